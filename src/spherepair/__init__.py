@@ -1,0 +1,1 @@
+"""Constrained clustering on the sphere."""
