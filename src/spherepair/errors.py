@@ -55,6 +55,10 @@ class DeviceMemoryError(SpherePairError, MemoryError):
     """The device has too little memory even for the smallest transfers that were tried."""
 
 
+class TrainingDivergedError(SpherePairError, RuntimeError):
+    """The loss became infinite or undefined during training."""
+
+
 class SpherePairWarning(UserWarning):
     """Base class of all warnings issued by spherepair."""
 
@@ -67,5 +71,5 @@ class EmbeddingDimensionWarning(SpherePairWarning):
     """The embedding has fewer dimensions than the number of clusters needs (theorem: D >= K)."""
 
 
-class NotConvergedWarning(SpherePairWarning, _SklearnConvergenceWarning):
+class NotConvergedWarning(SpherePairWarning, _SklearnConvergenceWarning):  # type: ignore[misc]
     """Training was cut by ``max_epochs`` before the stopping rule was satisfied."""

@@ -1,0 +1,1 @@
+"""Clustering of embeddings: assigners, and the number of clusters."""

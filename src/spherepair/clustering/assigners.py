@@ -1,0 +1,139 @@
+"""From embeddings on the sphere to labels and centres: k-means, Ward, or any scikit-learn clusterer.
+
+An assigner returns the labels of the rows and one unit vector per cluster; rows never seen are given
+to the centre with the smallest angle (part III of the paper's Algorithm 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from spherepair.clustering.kmeans import kmeans
+from spherepair.errors import InvalidParameterError, MissingDependencyError
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Labels of the rows (n,) and the directions of the clusters (K, D)."""
+
+    labels: Labels
+    centers: Floats
+
+
+class Assigner(Protocol):
+    """Cuts embeddings into clusters."""
+
+    def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
+        """Cluster unit vectors (n, D)."""
+        ...
+
+
+@dataclass(frozen=True)
+class KMeansAssigner:
+    """K-means on the sphere; labels are those of the nearest direction, as for unseen rows."""
+
+    n_init: int = 20
+    device: torch.device | str = "cpu"
+
+    def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
+        """Cluster unit vectors (n, D)."""
+        generator = torch.Generator(self.device).manual_seed(seed)
+        rows = torch.from_numpy(embedding).to(self.device)
+        found = kmeans(rows, n_clusters, generator=generator, n_init=self.n_init)
+        centers = unit_rows(found.centers.cpu().numpy())
+        return Assignment(nearest_direction(embedding, centers), centers)
+
+
+@dataclass(frozen=True)
+class WardAssigner:
+    """Ward's hierarchical clustering, without a matrix of all distances."""
+
+    def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
+        """Cluster unit vectors (n, D)."""
+        from scipy.cluster.hierarchy import fcluster
+
+        try:
+            from fastcluster import linkage_vector
+        except ImportError as error:
+            raise MissingDependencyError(
+                "clustering='ward' needs the package fastcluster: pip install \"spherepair[ward]\"."
+            ) from error
+        if n_clusters == 1 or len(embedding) == 1:
+            labels = np.zeros(len(embedding), dtype=np.int64)
+        else:
+            tree = linkage_vector(embedding.astype(np.float64), method="ward")
+            labels = fcluster(tree, n_clusters, criterion="maxclust").astype(np.int64) - 1
+        return Assignment(labels, mean_directions(embedding, labels))
+
+
+@dataclass(frozen=True)
+class SklearnAssigner:
+    """Any scikit-learn clusterer; a label of -1 (noise) is kept for the rows it was given to."""
+
+    estimator: Any
+
+    def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
+        """Cluster unit vectors (n, D)."""
+        clusterer = clone(self.estimator)
+        accepted = clusterer.get_params()
+        if "n_clusters" in accepted:
+            clusterer.set_params(n_clusters=n_clusters)
+        elif "n_components" in accepted:
+            clusterer.set_params(n_components=n_clusters)
+        if accepted.get("random_state", seed) is None:
+            clusterer.set_params(random_state=seed)
+        found = np.asarray(clusterer.fit_predict(embedding))
+        kept = np.unique(found[found >= 0])
+        if len(kept) == 0:
+            raise InvalidParameterError(
+                f"clustering={self.estimator!r} put every row into noise; loosen its parameters."
+            )
+        labels = np.where(found >= 0, np.searchsorted(kept, found), -1).astype(np.int64)
+        return Assignment(labels, mean_directions(embedding, labels))
+
+
+def resolve_assigner(clustering: Any, *, device: torch.device | None = None) -> Assigner:
+    """An assigner by name, or around a scikit-learn clusterer.
+
+    Examples
+    --------
+    >>> resolve_assigner("ward")
+    WardAssigner()
+    """
+    if isinstance(clustering, str) and clustering == "kmeans":
+        return KMeansAssigner(device=device or "cpu")
+    if isinstance(clustering, str) and clustering == "ward":
+        return WardAssigner()
+    if hasattr(clustering, "fit_predict") and hasattr(clustering, "get_params"):
+        return SklearnAssigner(clustering)
+    raise InvalidParameterError(
+        f"clustering must be 'kmeans', 'ward' or a scikit-learn clusterer, got {clustering!r} instead."
+    )
+
+
+def nearest_direction(embedding: Floats, centers: Floats) -> Labels:
+    """Position of the centre with the smallest angle to each unit vector."""
+    return np.asarray((embedding @ centers.T).argmax(axis=1), dtype=np.int64)
+
+
+def mean_directions(embedding: Floats, labels: Labels) -> Floats:
+    """Unit vectors along the means of the clusters 0 … K-1; rows labelled -1 are left out."""
+    kept = labels >= 0
+    sums = np.zeros((int(labels.max()) + 1, embedding.shape[1]))
+    np.add.at(sums, labels[kept], embedding[kept])
+    return unit_rows(sums)
+
+
+def unit_rows(rows: NDArray[Any]) -> Floats:
+    """Rows scaled to length one; a row of zeros stays zero."""
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(length > 0, length, 1.0), dtype=np.float32)

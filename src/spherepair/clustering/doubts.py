@@ -1,0 +1,125 @@
+"""Reasons to distrust an inferred number of clusters, each with what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster
+
+from spherepair.clustering import number_settings as settings
+from spherepair.clustering.lifetime import ward_tree
+from spherepair.clustering.partitions import sample_rows
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason, and the largest confidence that it leaves."""
+
+    ceiling: float
+    reason: str
+    remedy: str
+
+
+def find_doubts(
+    rows: Floats,
+    cannot_link: Integers,
+    *,
+    n_clusters: int,
+    shares: Floats,
+    rng: np.random.Generator,
+) -> list[Doubt]:
+    """Look for reasons to distrust ``n_clusters``, the gravest first.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, D)
+        Of length one.
+    cannot_link : ndarray of shape (m, 2)
+    n_clusters : int
+        The inferred number.
+    shares : ndarray of shape (n_candidates,)
+        Shares of K' = 2, 3, ..
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    Three clusters in three dimensions leave no room to see a plateau.
+
+    >>> rows = np.repeat(np.eye(3), 20, axis=0)
+    >>> pairs = np.array([[i, i + 20] for i in range(40)])
+    >>> find_doubts(rows, pairs, n_clusters=3, shares=np.array([0.0, 1.0]),
+    ...     rng=np.random.default_rng(0))[0].remedy
+    'raise embedding_dim to 6 or more'
+    """
+    linked = rows[np.unique(cannot_link)]
+    sample = rows[sample_rows(len(rows), settings.DOUBT_ROWS, rng=rng)]
+    if len(linked) > settings.DOUBT_ROWS:
+        linked = linked[sample_rows(len(linked), settings.DOUBT_ROWS, rng=rng)]
+    doubts = [
+        *_few_pairs(len(cannot_link), n_clusters),
+        *_no_room(rows.shape[1], n_clusters, shares=shares),
+        *_uncovered(sample, linked),
+        *_unequal(sample, n_clusters),
+    ]
+    return sorted(doubts, key=lambda doubt: doubt.ceiling)
+
+
+def _few_pairs(n_pairs: int, n_clusters: int) -> Iterator[Doubt]:
+    """Ask for a few cannot-links between every two clusters; fewer leave some borders unseen."""
+    wanted = settings.LINKS_PER_BORDER * n_clusters * (n_clusters - 1) // 2
+    if n_pairs < wanted:
+        yield Doubt(
+            settings.CEILING_FEW_PAIRS * n_pairs / wanted,
+            f"{n_pairs} cannot-links are few for {n_clusters} clusters",
+            f"about {round_up(wanted - n_pairs)} more cannot-links would help",
+        )
+
+
+def _no_room(n_components: int, n_clusters: int, *, shares: Floats) -> Iterator[Doubt]:
+    last = shares[max(0, n_components - 3) :].sum()  # K' = D - 1 and above
+    if n_clusters >= n_components - 1 or last > settings.LARGEST_SHARE_AT_THE_END:
+        yield Doubt(
+            settings.CEILING_NO_ROOM,
+            f"{n_components} embedding dimensions leave no room to see the angles settle",
+            f"raise embedding_dim to {2 * max(n_clusters, n_components - 1)} or more",
+        )
+
+
+def _uncovered(sample: Floats, linked: Floats) -> Iterator[Doubt]:
+    """Rows at more than 60 degrees from every row in a pair belong to a cluster without pairs."""
+    nearest = (sample @ linked.T).max(axis=1)
+    share = float((nearest < 0.5).mean())
+    if share > settings.LARGEST_UNCOVERED_SHARE:
+        yield Doubt(
+            settings.CEILING_UNCOVERED,
+            f"{share:.0%} of the rows are far from every row in a cannot-link",
+            "pairs that touch these rows would help",
+        )
+
+
+def _unequal(sample: Floats, n_clusters: int) -> Iterator[Doubt]:
+    if n_clusters < 3 or len(sample) <= n_clusters:
+        return
+    sizes = np.sort(_ward_sizes(sample, n_clusters))
+    if sizes[-1] > settings.LARGEST_SIZE_RATIO * max(np.median(sizes), 1):
+        yield Doubt(
+            settings.CEILING_UNEQUAL,
+            "the clusters are very unequal, so that small ones may be missed",
+            "more pairs among the rarer rows would help",
+        )
+
+
+def _ward_sizes(sample: Floats, n_clusters: int) -> Integers:
+    return np.bincount(fcluster(ward_tree(sample), n_clusters, "maxclust"))[1:]
+
+
+def round_up(number: int) -> int:
+    """Round up to one digit, so that nobody takes it for exact: 383 becomes 400."""
+    unit = int(10 ** (len(str(number)) - 1))
+    return -(-number // unit) * unit

@@ -1,0 +1,91 @@
+"""Checks and preparation of what :func:`spherepair.infer_n_clusters` is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spherepair.clustering.number_settings import LARGEST_PAIR_SAMPLE, TAIL_RATIO_FACTORS
+from spherepair.clustering.partitions import sample_rows
+from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def unit_rows(embedding: ArrayLike) -> Floats:
+    """Scale the rows to length one; rows of zeros stay zero.
+
+    Examples
+    --------
+    >>> unit_rows([[3.0, 4.0], [0.0, 0.0]]).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    rows = np.asarray(embedding, dtype=float)
+    if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] == 0:
+        raise InvalidDataError(
+            f"embedding must be a table (rows, dimensions), got shape {rows.shape} instead."
+        )
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise InvalidDataError(
+            f"embedding must be finite, got NaN or infinite values in {len(bad)} rows, first row "
+            f"{bad[0]}; check the training for divergence."
+        )
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Floats = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return unit
+
+
+def checked_limits(rows: Floats, *, tail_ratio: float, max_clusters: int | None, n_resamples: int) -> int:
+    """Check the settings and return the largest number of clusters to consider.
+
+    Examples
+    --------
+    >>> checked_limits(np.zeros((100, 20)), tail_ratio=0.05, max_clusters=None, n_resamples=0)
+    20
+    """
+    if not 0 < tail_ratio <= 1 / max(TAIL_RATIO_FACTORS):
+        raise InvalidParameterError(
+            f"tail_ratio must be in (0, {1 / max(TAIL_RATIO_FACTORS)}], got {tail_ratio!r} instead."
+        )
+    if n_resamples < 0:
+        raise InvalidParameterError(f"n_resamples must be 0 or more, got {n_resamples!r} instead.")
+    if max_clusters is not None and max_clusters < 2:
+        raise InvalidParameterError(f"max_clusters must be 2 or more, got {max_clusters!r} instead.")
+    n_rows, n_components = rows.shape
+    wanted = n_components if max_clusters is None else min(max_clusters, n_components)
+    return int(max(2, min(wanted, n_rows - 1)))
+
+
+def cannot_links(
+    constraints: Any, rows: Floats, *, rng: np.random.Generator
+) -> tuple[Integers, Floats | None]:
+    """Return the usable cannot-links, shape (m, 2), and their weights.
+
+    Pairs of weight zero and pairs with a row of zeros, which has no direction, are left out; very
+    many pairs are sampled. The weights are None when they are all alike.
+    """
+    if constraints is None:
+        return np.empty((0, 2), dtype=np.int64), None
+    apart = ~np.asarray(constraints.is_must_link, dtype=bool)
+    ends = np.column_stack([np.asarray(constraints.left), np.asarray(constraints.right)])[apart]
+    weight = np.asarray(constraints.weight, dtype=float)[apart]
+    _check_ends(ends, len(rows))
+    has_direction = np.abs(rows).max(axis=1) > 0
+    usable = np.flatnonzero((weight > 0) & has_direction[ends].all(axis=1))
+    usable = usable[sample_rows(len(usable), LARGEST_PAIR_SAMPLE, rng=rng)]
+    weight = weight[usable]
+    alike = len(weight) == 0 or bool(np.all(weight == weight[0]))
+    return ends[usable].astype(np.int64), None if alike else weight
+
+
+def _check_ends(ends: Integers, n_rows: int) -> None:
+    outside = np.flatnonzero(((ends < 0) | (ends >= n_rows)).any(axis=1))
+    if len(outside):
+        raise InvalidConstraintsError(
+            f"constraints: cannot-link {tuple(ends[outside[0]].tolist())} names a row outside the "
+            f"embedding of {n_rows} rows ({len(outside)} such pairs); use the rows they are for."
+        )

@@ -1,0 +1,68 @@
+"""The constants of cluster-number inference, in one place.
+
+They were chosen on simulated embeddings (``bench/cluster_number_simulation.py``); the reasons are
+in ``docs/cluster-number.md``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Shares of the tail around ``tail_ratio``; 0.05 gives 0.03, 0.05, 0.07 and 0.1, the paper's range.
+TAIL_RATIO_FACTORS = (0.6, 1.0, 1.4, 2.0)
+# Resamples times pairs that are drawn at most.
+RESAMPLED_PAIRS = 400_000
+# δ̄_d of this many pairs has a standard error far below a degree; more pairs only cost time.
+LARGEST_PAIR_SAMPLE = 200_000
+
+# Steps of the curve below half a degree are not told apart.
+ANGLE_RESOLUTION = float(np.radians(0.5))
+SMALLEST_EIGENVALUE = 1e-5
+SMALLEST_SILHOUETTE_RANGE = 0.02
+LIFETIME_RESOLUTION = 0.005
+
+# Share of cannot-links that may run inside a cluster by mistake (rows in the wrong cluster).
+PAIR_ERROR_SHARE = 0.05
+# The scan of partitions: samples of rows, and K-means steps after each cut of the Ward tree.
+SCAN_RUNS = 2
+SCAN_ROWS = 1500
+SCAN_KMEANS_STEPS = 3
+
+# Conditional logit models, fitted on simulated embeddings.
+TAIL_ANGLE_COEFFICIENTS = {
+    "rise_into": 2.1,
+    "rise_next": -0.22,
+    "rise_after": -1.0,
+    "rise_left": -0.55,
+    "below_band": -1.6,
+}
+SILHOUETTE_COEFFICIENTS = {"silhouette": 8.0}
+LIFETIME_COEFFICIENTS = {"lifetime": 4.0}
+CONSENSUS_COEFFICIENTS = {
+    "rise_into": 0.2,
+    "rise_next": -0.4,
+    "rise_after": -0.4,
+    "rise_left": -0.2,
+    "below_band": -1.4,
+    "spectrum_gap": 1.2,
+    "merged": -0.5,
+    "merged_before": 0.5,
+    "split": -0.5,
+    "split_after": 0.5,
+    "silhouette": 3.0,
+    "lifetime": 3.0,
+}
+
+# Doubts: rows looked at, limits, and the confidence that is left at most.
+DOUBT_ROWS = 1000
+LINKS_PER_BORDER = 4
+LARGEST_SHARE_AT_THE_END = 0.3
+LARGEST_UNCOVERED_SHARE = 0.01
+LARGEST_SIZE_RATIO = 4.0
+CEILING_FEW_PAIRS = 0.8
+CEILING_NO_ROOM = 0.4
+CEILING_UNCOVERED = 0.5
+CEILING_UNEQUAL = 0.7
+CEILING_NO_CANNOT_LINKS = 0.4
+# Below this angle (its cosine) from their mean, rows without cannot-links are one cluster.
+ONE_CLUSTER_COSINE = 0.95

@@ -1,0 +1,177 @@
+"""Tail-averaged angles of cannot-linked pairs in nested PCA subspaces (the paper's Algorithm 2).
+
+For every d = 1..D the rows that occur in cannot-links are projected on their first d principal
+components, the angle of every cannot-link is taken there, and the smallest share ρ of the angles
+is averaged: δ̄_d = mean of the ceil(ρ m) smallest angles of m pairs. By the corollary on δ_d the
+curve rises until d = K - 1 and is flat from there on.
+
+Reference: "SpherePair", Section 4 (corollary on δ_d) and Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Resampling weights shift the border of the tail; half as many pairs again are kept beyond it.
+_TAIL_SLACK = 1.5
+_SMALLEST_KEPT_TAIL = 256
+
+
+@dataclass(frozen=True)
+class TailAngles:
+    """The curve δ̄_d for several tail ratios, with its resamples.
+
+    Attributes
+    ----------
+    tail_ratios : tuple of float, length T
+        The shares ρ of smallest angles that were averaged.
+    curves : ndarray of shape (T, D)
+        δ̄_d in radians from all pairs.
+    resampled : ndarray of shape (T, R, D)
+        The same from R bootstrap samples of the pairs.
+    """
+
+    tail_ratios: tuple[float, ...]
+    curves: Floats
+    resampled: Floats
+
+
+def tail_angles(
+    embedding: Floats,
+    left: Integers,
+    *,
+    right: Integers,
+    weight: Floats | None = None,
+    tail_ratios: tuple[float, ...] = (0.05,),
+    n_resamples: int = 0,
+    rng: np.random.Generator | None = None,
+) -> TailAngles:
+    """Compute δ̄_d for d = 1..D.
+
+    Parameters
+    ----------
+    embedding : ndarray of shape (n, D)
+        Rows of length one.
+    left, right : ndarray of shape (m,)
+        The two ends of each cannot-link; m is at least one.
+    weight : ndarray of shape (m,), optional
+        How much each pair counts; all pairs alike when missing.
+    tail_ratios : tuple of float
+        Shares ρ in (0, 1].
+    n_resamples : int
+        Number of bootstrap samples of the pairs; the PCA is not repeated.
+    rng : numpy.random.Generator, optional
+        Needed when ``n_resamples`` is positive.
+
+    Examples
+    --------
+    Three clusters at the corners of a triangle: 0° on a line, 120° in the plane and beyond.
+
+    >>> corners = np.vstack([np.eye(3), np.eye(3)])
+    >>> left, right = np.array([0, 0, 1, 3, 4]), np.array([1, 2, 2, 4, 5])
+    >>> curve = tail_angles(corners, left, right=right, tail_ratios=(0.2,)).curves[0]
+    >>> np.degrees(curve).round().tolist()
+    [0.0, 120.0, 120.0]
+    """
+    rows, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
+    left, right = ends[: len(left)], ends[len(left) :]
+    scores = principal_scores(embedding[rows])
+    weights = _resampling_weights(len(left), weight=weight, n_resamples=n_resamples, rng=rng)
+    kept = _kept_tail(len(left), largest_ratio=max(tail_ratios), weighted=weight is not None)
+    curves = np.empty((len(tail_ratios), len(weights), scores.shape[0]))
+    for column, cosine in enumerate(_cumulative_cosines(scores, left, right=right)):
+        nearest = _largest_first(cosine, kept)
+        angles = np.arccos(np.clip(cosine[nearest], -1.0, 1.0))
+        curves[:, :, column] = _tail_means(angles, weights, nearest=nearest, ratios=tail_ratios)
+    return TailAngles(tuple(tail_ratios), curves[:, 0], curves[:, 1:])
+
+
+def principal_scores(rows: Floats) -> Floats:
+    """Centre rows and turn them to their principal axes, the strongest axis first.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, D)
+
+    Returns
+    -------
+    ndarray of shape (D, n)
+        One contiguous line per axis, which makes the gathers by pair fast.
+
+    Examples
+    --------
+    >>> np.abs(principal_scores(np.array([[0.0, 0.0], [2.0, 0.0]])))
+    array([[1., 1.],
+           [0., 0.]])
+    """
+    centred = rows - rows.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    scores: Floats = np.ascontiguousarray(axes.T[::-1] @ centred.T)
+    return scores
+
+
+def _cumulative_cosines(scores: Floats, left: Integers, *, right: Integers) -> Iterator[Floats]:
+    """Yield the cosine of every pair in the first 1, 2, .. D axes, with memory for one of them."""
+    dot, left_norm, right_norm = np.zeros((3, len(left)))
+    for line in scores:
+        first, second = line[left], line[right]
+        dot += first * second
+        left_norm += first * first
+        right_norm += second * second
+        # A row that projects to zero has no direction: its cosine becomes 0, the angle 90 degrees.
+        yield dot / np.sqrt(np.maximum(left_norm * right_norm, np.finfo(float).tiny))
+
+
+def _resampling_weights(
+    n_pairs: int,
+    *,
+    weight: Floats | None,
+    n_resamples: int,
+    rng: np.random.Generator | None,
+) -> Floats:
+    """Weights of shape (1 + R, m): as given, then R Poisson resamples of it."""
+    given = np.ones(n_pairs) if weight is None else weight / weight.mean()
+    if n_resamples == 0 or rng is None:
+        return given[None]
+    return np.vstack([given, given * rng.poisson(1.0, size=(n_resamples, n_pairs))])
+
+
+def _kept_tail(n_pairs: int, *, largest_ratio: float, weighted: bool) -> int:
+    if weighted:
+        return n_pairs
+    wanted = int(np.ceil(_TAIL_SLACK * largest_ratio * n_pairs))
+    return min(n_pairs, max(_SMALLEST_KEPT_TAIL, wanted))
+
+
+def _largest_first(values: Floats, count: int) -> Integers:
+    """Return the positions of the ``count`` largest values, in falling order."""
+    if count < len(values):
+        candidates = np.argpartition(values, len(values) - count)[len(values) - count :]
+    else:
+        candidates = np.arange(len(values))
+    order: Integers = candidates[np.argsort(-values[candidates], kind="stable")]
+    return order
+
+
+def _tail_means(angles: Floats, weights: Floats, *, nearest: Integers, ratios: tuple[float, ...]) -> Floats:
+    """Average the smallest angles up to a mass of ceil(ratio * total weight); shape (T, R)."""
+    totals = weights.sum(axis=1)
+    kept = weights[:, nearest]  # (R, kept)
+    mass = np.cumsum(kept, axis=1)
+    moment = np.cumsum(kept * angles, axis=1)
+    lines = np.arange(len(weights))
+    means = np.empty((len(ratios), len(weights)))
+    for place, ratio in enumerate(ratios):
+        # 1e-9: a product such as 0.1 * 30 = 3.0000000000000004 must not ask for a fourth pair.
+        wanted = np.minimum(np.ceil(ratio * totals - 1e-9), mass[:, -1])
+        border = np.minimum((mass < wanted[:, None]).sum(axis=1), len(angles) - 1)
+        surplus = mass[lines, border] - wanted
+        means[place] = (moment[lines, border] - surplus * angles[border]) / wanted
+    return means

@@ -1,0 +1,201 @@
+"""Contradictions: cannot-links inside a chain of must-links, each with the shortest such chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order
+
+from spherepair.constraints.graph import PairGraph, is_contradictory
+from spherepair.constraints.table import IndexArray, PairTable
+from spherepair.errors import ConflictError
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A cannot-link and the must-links that say the opposite.
+
+    Parameters
+    ----------
+    left, right : int
+        The two rows of the cannot-link.
+    chain : tuple of int
+        Rows from `left` to `right`, neighbours joined by must-links; no shorter chain exists.
+    source_row : int
+        Where the cannot-link was given (row of the file, position in the list); -1 if nowhere.
+    chain_rows : tuple of int
+        Where each must-link of the chain was given; -1 if nowhere.
+
+    Examples
+    --------
+    >>> Conflict(3, 9, chain=(3, 5, 9), source_row=12, chain_rows=(4, 7)).explain()
+    'cannot-link (3, 9) at row 12 of the pairs contradicts must-links 3 - 5 - 9 (rows 4, 7)'
+    """
+
+    left: int
+    right: int
+    chain: tuple[int, ...]
+    source_row: int
+    chain_rows: tuple[int, ...]
+
+    def explain(self, ids: Sequence[Any] | None = None) -> str:
+        """One sentence; `ids`, the name of each row, stands in for row numbers where given."""
+        names = [str(row if ids is None else ids[row]) for row in self.chain]
+        place = f" at row {self.source_row} of the pairs" if self.source_row >= 0 else ""
+        known = [str(row) for row in self.chain_rows if row >= 0]
+        rows = f" ({'row' if len(known) == 1 else 'rows'} {', '.join(known)})" if known else ""
+        links = "must-link" if len(self.chain_rows) == 1 else "must-links"
+        return f"cannot-link ({names[0]}, {names[-1]}){place} contradicts {links} {' - '.join(names)}{rows}"
+
+
+class ConflictReport(Sequence[Conflict]):
+    """All contradictions of some pairs, in the order of their cannot-links.
+
+    They are found at once; the chain that proves one is searched when it is asked for, so that
+    ``len`` and ``bool`` are cheap however many there are.
+
+    Parameters
+    ----------
+    pairs : Constraints
+        The pairs examined.
+    graph : PairGraph
+        Their must-link components.
+
+    Attributes
+    ----------
+    pair_index : array of shape (n_conflicts,)
+        Positions in the pairs of the cannot-links that contradict must-links.
+
+    Examples
+    --------
+    >>> from spherepair.constraints import Constraints
+    >>> pairs = Constraints.from_pairs(must_link=[(0, 1), (1, 2)], cannot_link=[(0, 2), (0, 5)])
+    >>> report = pairs.conflicts()
+    >>> len(report), report[0].chain
+    (1, (0, 1, 2))
+    """
+
+    def __init__(self, pairs: PairTable, graph: PairGraph) -> None:
+        self.pair_index: IndexArray = np.flatnonzero(is_contradictory(pairs, graph))
+        self._pairs = pairs
+        self._graph = graph
+
+    def __len__(self) -> int:
+        return len(self.pair_index)
+
+    def __iter__(self) -> Iterator[Conflict]:
+        return (self._conflict(int(pair)) for pair in self.pair_index)
+
+    def __getitem__(self, index: Any) -> Any:
+        """One :class:`Conflict` for an integer, a list of them for a slice."""
+        if isinstance(index, slice):
+            return [self._conflict(int(pair)) for pair in self.pair_index[index]]
+        return self._conflict(int(self.pair_index[index]))
+
+    def __repr__(self) -> str:
+        return f"ConflictReport({len(self)} conflicts)"
+
+    def summary(self, *, limit: int = 5, ids: Sequence[Any] | None = None) -> str:
+        """How many contradictions there are, and the first `limit` of them in words."""
+        if not self:
+            return "no contradictions"
+        lines = [f"{len(self)} {'contradiction' if len(self) == 1 else 'contradictions'}:"]
+        lines += [f"  {conflict.explain(ids)}" for conflict in self[:limit]]
+        if len(self) > limit:
+            lines.append(f"  and {len(self) - limit} more")
+        return "\n".join(lines)
+
+    def to_dict(self, *, limit: int | None = None) -> dict[str, Any]:
+        """Plain numbers and lists for JSON; at most `limit` conflicts are written out."""
+        return {"n_conflicts": len(self), "conflicts": [asdict(c) for c in self[:limit]]}
+
+    def to_error(self) -> ConflictError:
+        """The error that says how many there are, what the first is, and what can be done."""
+        first = self[0].explain()
+        count = "1 contradiction" if len(self) == 1 else f"{len(self)} contradictions"
+        return ConflictError(
+            f"constraints: {count}; the first: {first}. Mend the pairs, or leave out such "
+            'cannot-links with drop_conflicts() or on_conflict="drop".',
+            conflicts=self,
+        )
+
+    def _conflict(self, pair: int) -> Conflict:
+        pairs, rows = self._pairs, self._graph.components.rows
+        chain = self._searcher.shortest_chain(int(self._graph.left[pair]), int(self._graph.right[pair]))
+        links = self._searcher.links_along(chain)
+        return Conflict(
+            left=int(pairs.left[pair]),
+            right=int(pairs.right[pair]),
+            chain=tuple(rows[chain].tolist()),
+            source_row=int(pairs.source_row[pair]),
+            chain_rows=tuple(pairs.source_row[links].tolist()),
+        )
+
+    @cached_property
+    def _searcher(self) -> _ChainSearch:
+        return _ChainSearch(self._pairs, self._graph)
+
+
+class _ChainSearch:
+    """Shortest chains of must-links, searched inside one component at a time.
+
+    Rows are put in order component by component and links by their rows, so that the links of a
+    component are one run and a search costs no more than the component is large.
+    """
+
+    def __init__(self, pairs: PairTable, graph: PairGraph) -> None:
+        labels, sizes = graph.components.labels, graph.components.sizes
+        self._n_rows = len(labels)
+        self._component = labels
+        self._start = np.concatenate([[0], np.cumsum(sizes)])
+        self._member = np.argsort(labels, kind="stable")
+        self._place = np.empty_like(self._member)
+        self._place[self._member] = np.arange(self._n_rows)
+        must = np.flatnonzero(pairs.is_must_link)
+        left, right = self._place[graph.left[must]], self._place[graph.right[must]]
+        keys = np.concatenate([left * self._n_rows + right, right * self._n_rows + left])
+        order = np.argsort(keys)
+        self._key, self._pair = keys[order], np.tile(must, 2)[order]
+        # Conflicts of one component, or even one row, often follow each other: the last links and
+        # the last tree are kept, and no more.
+        self._links: tuple[int, csr_array] | None = None
+        self._tree: tuple[int, IndexArray] | None = None
+
+    def shortest_chain(self, left: int, right: int) -> IndexArray:
+        """Positions of the rows from `left` to `right`."""
+        first = int(self._start[self._component[left]])
+        root, parent = int(self._place[left]) - first, self._parents(left)
+        chain = [int(self._place[right]) - first]
+        while chain[-1] != root:
+            chain.append(int(parent[chain[-1]]))
+        positions: IndexArray = self._member[np.array(chain[::-1]) + first]
+        return positions
+
+    def links_along(self, chain: IndexArray) -> IndexArray:
+        """The pair that joins each two neighbours of the chain, of shape (len(chain) - 1,)."""
+        place = self._place[chain]
+        return self._pair[np.searchsorted(self._key, place[:-1] * self._n_rows + place[1:])]
+
+    def _parents(self, left: int) -> IndexArray:
+        """For each row of the component of `left`, the row before it on the way from `left`."""
+        if self._tree is None or self._tree[0] != left:
+            component = int(self._component[left])
+            root = int(self._place[left] - self._start[component])
+            order = breadth_first_order(self._links_of(component), root, directed=True)
+            self._tree = left, order[1]
+        return self._tree[1]
+
+    def _links_of(self, component: int) -> csr_array:
+        if self._links is None or self._links[0] != component:
+            first, end = self._start[component], self._start[component + 1]
+            low, high = np.searchsorted(self._key, [first * self._n_rows, end * self._n_rows])
+            ends = np.divmod(self._key[low:high], self._n_rows)
+            # breadth_first_order works on float64, and would convert anything else every time.
+            entries = (np.ones(high - low), (ends[0] - first, ends[1] - first))
+            self._links = component, csr_array(entries, shape=(end - first, end - first))
+        return self._links[1]

@@ -1,0 +1,348 @@
+"""The story of ``fit``, shared by every method of the package.
+
+    check the table and the pairs -> build a network -> pretrain it -> train it on the pairs
+    -> embed all rows -> cut the embedding into clusters
+
+A method supplies a network, an objective and an assigner, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils._param_validation import InvalidParameterError as SklearnInvalidParameterError
+from sklearn.utils._param_validation import validate_parameter_constraints
+from sklearn.utils.validation import check_is_fitted
+from torch.nn import functional as F  # noqa: N812
+
+from spherepair.clustering.assigners import Assigner, nearest_direction, resolve_assigner
+from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.constraints import Constraints
+from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.estimators import inputs
+from spherepair.metrics import pair_satisfaction
+from spherepair.networks import Autoencoder
+from spherepair.training.batches import Batches
+from spherepair.training.checkpoint import Checkpoint
+from spherepair.training.embedding import map_rows
+from spherepair.training.engine import Monitor, Objective, Recipe, Record
+from spherepair.training.hardware import choose_hardware
+from spherepair.training.progress import resolve_progress
+from spherepair.training.randomness import derive_seed, resolve_seed
+from spherepair.training.rows import RowSource, open_rows
+from spherepair.training.scaling import learn_scaling
+from spherepair.training.session import Session
+from spherepair.training.stopping import StoppingRule, resolve_stopping
+
+#: Gradients of the pair stage are clipped to this norm, as in the authors' published code.
+CLIP_NORM = 1.0
+PAIRS_STAGE, REFINE_STAGE = "pairs", "refining"
+
+
+@dataclass
+class Job:
+    """Everything one fit works with."""
+
+    rows: RowSource
+    pairs: Constraints
+    network: Autoencoder
+    session: Session
+
+
+class DeepConstrainedClusterer(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """Base of all estimators: fit, predict, transform, score_pairs, refine, save."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        constraints: Constraints | None = None,
+        *,
+        on_conflict: str | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
+        """Learn an embedding and clusters from rows and pairs.
+
+        Parameters
+        ----------
+        X : array, memory map, CSR matrix, tensor or table of shape (n_rows, n_features)
+        y : ignored
+            Labels never take part.
+        constraints : Constraints, optional
+            Must-links and cannot-links between rows of ``X``.
+        on_conflict : {"raise", "drop", "keep"}, optional
+            Overrides the parameter of that name for this call.
+        checkpoint : path, optional
+            Overrides the parameter of that name for this call.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        table = inputs.check_table(self, X, reset=True)
+        pairs = inputs.check_constraints(
+            constraints, table.shape[0], on_conflict=on_conflict or self.on_conflict
+        )
+        inputs.warn_about_losses(pairs, self.batch_size)
+        self._start(table)
+        job = self._prepare(table, pairs, checkpoint if checkpoint is not None else self.checkpoint)
+        self._pretrain(job)
+        self._train(job, PAIRS_STAGE, self.max_epochs, resolve_stopping(self.stopping))
+        self._finish(job, table)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Labels of rows, seen or not: the cluster whose centre has the smallest angle.
+
+        Parameters
+        ----------
+        X : like in fit, shape (n, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n,)
+        """
+        return nearest_direction(self._embed(X), self.cluster_centers_)
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Unit vectors of rows on the sphere.
+
+        Parameters
+        ----------
+        X : like in fit, shape (n, n_features)
+
+        Returns
+        -------
+        embedding : ndarray of shape (n, embedding_dim)
+        """
+        return self._embed(X)
+
+    def score_pairs(self, constraints: Constraints, X: Any = None) -> float:
+        """Share (by weight) of the constraints that the labels satisfy.
+
+        Parameters
+        ----------
+        constraints : Constraints
+            On rows of the training table, or of ``X`` where that is given.
+        X : like in fit, optional
+        """
+        check_is_fitted(self)
+        labels = self.labels_ if X is None else self.predict(X)
+        pairs = inputs.check_constraints(constraints, len(labels), on_conflict="keep")
+        kept = pair_satisfaction(labels, pairs.left, pairs.right, pairs.is_must_link, weight=pairs.weight)
+        return float(kept.total)
+
+    def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str | None = None) -> Self:
+        """Go on from here with more pairs: a short training from the present weights.
+
+        Parameters
+        ----------
+        constraints : Constraints
+            New pairs; those of the fit are kept as well.
+        X : like in fit, optional
+            The training table; needed only for a model that was loaded from a file.
+        on_conflict : {"raise", "drop", "keep"}, optional
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        table = self._training_table(X)
+        merged = self.constraints_ | constraints
+        pairs = inputs.check_constraints(merged, table.shape[0], on_conflict=on_conflict or self.on_conflict)
+        rows = open_rows(table, self._scaling, self._hardware.device)
+        seed = derive_seed(self._seed, REFINE_STAGE, len(pairs))
+        job = Job(
+            rows,
+            pairs,
+            self.network_,
+            Session(self.network_, self._hardware, seed, monitors=self._monitors()),
+        )
+        self._train(job, REFINE_STAGE, self._refine_epochs(), resolve_stopping("fixed"))
+        job.session.history = [*self.history_, *job.session.history]
+        self._finish(job, table)
+        return self
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted model to a folder: ``model.json`` and ``weights.safetensors``.
+
+        The rows themselves are not saved, only their labels and embedding.
+        """
+        from spherepair.estimators.saving import save_estimator
+
+        check_is_fitted(self)
+        save_estimator(self, folder)
+
+    # What a method supplies.
+
+    def _choose_embedding_dim(self, n_features: int) -> int:
+        raise NotImplementedError
+
+    def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> Autoencoder:
+        raise NotImplementedError
+
+    def _build_objective(self, job: Job) -> Objective:
+        raise NotImplementedError
+
+    def _pretrain(self, job: Job) -> None:
+        raise NotImplementedError
+
+    def _batches(self, job: Job, stage: str) -> Batches:
+        raise NotImplementedError
+
+    # The steps of fit.
+
+    def _check_parameters(self) -> None:
+        try:
+            validate_parameter_constraints(
+                self._parameter_constraints,
+                self.get_params(deep=False),
+                caller_name=type(self).__name__,
+            )
+        except SklearnInvalidParameterError as error:
+            raise InvalidParameterError(str(error)) from error
+        resolve_stopping(self.stopping)
+        resolve_assigner(self.clustering)
+
+    def _start(self, table: Any) -> None:
+        """Forget an earlier fit and settle device, seed and scaling."""
+        if self.n_clusters != "auto" and self.n_clusters > table.shape[0]:
+            raise InvalidParameterError(
+                f"n_clusters={self.n_clusters} is more than the {table.shape[0]} rows of X."
+            )
+        self._hardware = choose_hardware(self.device, self.precision)
+        self._seed = resolve_seed(self.random_state)
+        self._scaling = learn_scaling(table, self.scaling)
+        self._embedding_dim = self._choose_embedding_dim(table.shape[1])
+        self._table = table
+
+    def _prepare(self, table: Any, pairs: Constraints, checkpoint: str | Path | None) -> Job:
+        saved = None
+        if checkpoint is not None:
+            saved = Checkpoint(checkpoint, self._fingerprint(table, pairs))
+            self._seed = saved.seed(self._seed)
+        network = self._build_network(table.shape[1], self._embedding_dim, self._seed)
+        network = network.to(self._hardware.device)
+        rows = open_rows(table, self._scaling, self._hardware.device)
+        session = Session(network, self._hardware, self._seed, checkpoint=saved, monitors=self._monitors())
+        return Job(rows, pairs, network, session)
+
+    def _train(self, job: Job, stage: str, max_epochs: int, stopping: StoppingRule) -> None:
+        if len(job.pairs) == 0 and job.session.history:
+            return  # pretraining has done all that can be done without pairs
+        job.session.run_stage(
+            self._build_objective(job),
+            self._batches(job, stage),
+            stage=stage,
+            recipe=Recipe(learning_rate=self.learning_rate, clip_norm=CLIP_NORM),
+            max_epochs=max_epochs,
+            stopping=stopping,
+        )
+
+    def _finish(self, job: Job, table: Any) -> None:
+        """Embed all rows, find how many clusters there are, and assign."""
+        self.network_ = job.network.eval()
+        self.constraints_ = job.pairs
+        self.history_: list[Record] = job.session.history
+        self.embedding_ = self._encode(job.rows)
+        self.cluster_number_ = self._infer_n_clusters(job.pairs)
+        n_clusters = self.n_clusters if self.cluster_number_ is None else self.cluster_number_.value
+        assigner: Assigner = resolve_assigner(self.clustering, device=self._hardware.device)
+        found = assigner.assign(self.embedding_, n_clusters, seed=derive_seed(self._seed, "clustering"))
+        self.labels_, self.cluster_centers_ = found.labels, found.centers
+        self.n_clusters_ = len(found.centers)
+
+    def _infer_n_clusters(self, pairs: Constraints) -> ClusterNumber | None:
+        if self.n_clusters != "auto":
+            return None
+        seed = derive_seed(self._seed, "number of clusters") % 2**32
+        return infer_n_clusters(self.embedding_, pairs, tail_ratio=self.tail_ratio, random_state=seed)
+
+    def _encode(self, rows: RowSource) -> NDArray[np.float32]:
+        def directions(x: torch.Tensor) -> torch.Tensor:
+            return F.normalize(self.network_.encode(x).float(), dim=-1, eps=1e-12)
+
+        return map_rows(directions, rows, self._hardware)
+
+    def _embed(self, X: Any) -> NDArray[np.float32]:
+        check_is_fitted(self)
+        table = inputs.check_table(self, X, reset=False)
+        return self._encode(open_rows(table, self._scaling, self._hardware.device, keep=False))
+
+    def _monitors(self) -> list[Monitor]:
+        monitor = resolve_progress(self.progress)
+        return [] if monitor is None else [monitor]
+
+    def _refine_epochs(self) -> int:
+        return max(1, int(self.max_epochs) // 20)
+
+    def _training_table(self, X: Any) -> Any:
+        if X is None:
+            if self._table is None:
+                raise InvalidDataError(
+                    "this model was loaded from a file, which does not hold the rows: give the table it was "
+                    "fitted on, refine(constraints, X)."
+                )
+            return self._table
+        table = inputs.check_table(self, X, reset=False)
+        if table.shape[0] != len(self.labels_):
+            raise InvalidDataError(
+                f"X has {table.shape[0]} rows, but the model was fitted on {len(self.labels_)}; refine needs "
+                "the same rows in the same order."
+            )
+        return table
+
+    def _fingerprint(self, table: Any, pairs: Constraints) -> dict[str, str]:
+        """What must agree for a fit to go on from a checkpoint."""
+        irrelevant = {
+            "checkpoint",
+            "progress",
+            "on_conflict",
+            "clustering",
+            "tail_ratio",
+            "encoder",
+        }
+        parameters = {k: repr(v) for k, v in self.get_params(deep=False).items() if k not in irrelevant}
+        return {
+            "data": inputs.fingerprint_table(table),
+            "constraints": inputs.fingerprint_constraints(pairs),
+            **parameters,
+        }
+
+    # What scikit-learn asks for.
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self._embedding_dim)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "labels_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled or copied model does not drag the whole training table along.
+        return (
+            {**super().__getstate__(), "_table": None} if hasattr(self, "_table") else super().__getstate__()
+        )

@@ -1,0 +1,197 @@
+"""Checking what users bring: tables of features and constraints on their rows."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from spherepair.constraints import Constraints
+from spherepair.errors import (
+    ConstraintWarning,
+    InvalidConstraintsError,
+    InvalidDataError,
+    InvalidParameterError,
+)
+
+CONFLICT_POLICIES = ("raise", "drop", "keep")
+_BLOCK_ELEMENTS = 2**24
+_FINGERPRINT_ROWS = 4096
+
+
+def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Turn ``X`` into a NumPy array or CSR matrix of finite numbers, without copying where possible.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Keeps (``reset=True``) or must agree with the number and names of the columns.
+    X : ndarray, memory map, sparse matrix, torch tensor, or pandas / polars / pyarrow table
+    reset : bool
+    """
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu().numpy()
+    names = _column_names(X)
+    try:
+        array = check_array(
+            X if names is None else _table_to_array(X),
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+            estimator=estimator,
+            input_name="X",
+        )
+        # Only the number and the names of the columns: the values were checked above.
+        validate_data(estimator, array if names is None else X, reset=reset, skip_check_array=True)
+    except InvalidDataError:
+        raise
+    except (ValueError, TypeError) as error:
+        # Sparse formats and dimensions: scikit-learn's wording, our class.
+        raise InvalidDataError(str(error)) from error
+    _require_finite(array, names)
+    return array
+
+
+def check_constraints(constraints: Any, n_rows: int, *, on_conflict: str) -> Constraints:
+    """Validate pairs against the table and settle contradictions as asked.
+
+    Parameters
+    ----------
+    constraints : Constraints or None
+    n_rows : int
+    on_conflict : {"raise", "drop", "keep"}
+    """
+    if on_conflict not in CONFLICT_POLICIES:
+        raise InvalidParameterError(
+            f"on_conflict must be one of {CONFLICT_POLICIES}, got {on_conflict!r} instead."
+        )
+    if constraints is None:
+        constraints = Constraints.from_pairs()
+    if not isinstance(constraints, Constraints):
+        raise InvalidConstraintsError(
+            f"constraints must be a Constraints, got {type(constraints).__name__} instead; make one with "
+            "Constraints.from_pairs(must_link=..., cannot_link=...) or Constraints.read(file)."
+        )
+    constraints.validate(n_rows)
+    if on_conflict == "keep":
+        return constraints
+    conflicts = constraints.conflicts()
+    if conflicts and on_conflict == "raise":
+        raise conflicts.to_error()
+    return constraints.drop_conflicts() if conflicts else constraints
+
+
+def warn_about_losses(constraints: Constraints, batch_size: int) -> None:
+    """Say what is lost with few or one-sided pairs."""
+    n_pairs = len(constraints)
+    n_must = int(np.count_nonzero(constraints.is_must_link))
+    message = None
+    if n_pairs == 0:
+        message = (
+            "no constraints were given: the embedding follows the features alone, and the clusters "
+            "need not be the ones you have in mind."
+        )
+    elif n_must == 0:
+        message = (
+            f"all {n_pairs} constraints are cannot-links: nothing pulls rows of one cluster together "
+            "but their features; add some must-links."
+        )
+    elif n_must == n_pairs:
+        message = (
+            f"all {n_pairs} constraints are must-links: nothing pushes clusters apart, and their number "
+            "cannot be read from the angles; add some cannot-links."
+        )
+    elif n_pairs < batch_size:
+        message = (
+            f"only {n_pairs} constraints were given, fewer than a batch of {batch_size}: expect labels "
+            "that vary with random_state; a few hundred pairs make them stable."
+        )
+    if message is not None:
+        warnings.warn(message, ConstraintWarning, stacklevel=4)
+
+
+def fingerprint_table(X: Any) -> str:
+    """A short digest of shape, type and up to 4,096 evenly spaced rows."""
+    sample = X[np.unique(np.linspace(0, X.shape[0] - 1, _FINGERPRINT_ROWS).astype(np.int64))]
+    dense = sample.toarray() if sparse.issparse(sample) else np.asarray(sample)
+    digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode())
+    digest.update(np.ascontiguousarray(dense).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def fingerprint_constraints(constraints: Constraints) -> str:
+    """A short digest of the pairs in their order."""
+    digest = hashlib.sha256()
+    for part in (constraints.left, constraints.right, constraints.is_must_link, constraints.weight):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """Names of the columns where ``X`` is a table (pandas, polars, pyarrow), else ``None``."""
+    if not hasattr(X, "__dataframe__") and not hasattr(X, "column_names"):
+        return None
+    names = X.column_names if hasattr(X, "column_names") else X.columns
+    return [str(name) for name in names]
+
+
+def _table_to_array(table: Any) -> Any:
+    """A numeric table as one array; a column that is no number is an error that names it."""
+    try:
+        import narwhals as nw
+    except ImportError:
+        return table
+    frame = nw.from_native(table, eager_only=True)
+    for name, dtype in frame.schema.items():
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            raise InvalidDataError(
+                f"column {name!r} is not numeric (its type is {dtype}); drop it or encode it, for "
+                "instance with sklearn.preprocessing.OneHotEncoder."
+            )
+    return frame.to_numpy()
+
+
+def _require_finite(X: Any, names: list[str] | None) -> None:
+    """Find NaN and infinity a block at a time; say how many there are and where the first is."""
+    values = X.data if sparse.issparse(X) else X
+    if values.dtype.kind != "f":
+        return
+    if sparse.issparse(X):
+        if np.isfinite(values).all():
+            return
+        bad = X.tocoo()
+        keep = ~np.isfinite(bad.data)
+        rows, columns = bad.row[keep], bad.col[keep]
+        raise InvalidDataError(_describe_bad(rows, columns, bad.data[keep], names))
+    size = max(1, _BLOCK_ELEMENTS // max(1, X.shape[1]))
+    found = [_bad_entries(X[start : start + size], start) for start in range(0, X.shape[0], size)]
+    rows, columns = (np.concatenate(part) for part in zip(*found, strict=True))
+    if len(rows):
+        raise InvalidDataError(_describe_bad(rows, columns, X[rows, columns], names))
+
+
+def _bad_entries(block: Any, start: int) -> tuple[Any, Any]:
+    rows, columns = np.nonzero(~np.isfinite(block))
+    return rows + start, columns
+
+
+def _describe_bad(rows: Any, columns: Any, values: Any, names: list[str] | None) -> str:
+    kinds = [
+        kind
+        for kind, present in (("NaN", np.isnan(values).any()), ("infinity", np.isinf(values).any()))
+        if present
+    ]
+    column = f"column {int(columns[0])}" if names is None else f"column {names[int(columns[0])]!r}"
+    n_rows, n_columns = len(np.unique(rows)), len(np.unique(columns))
+    return (
+        f"X contains {' and '.join(kinds)}: {len(rows)} value(s) in {n_rows} row(s) and {n_columns} "
+        f"column(s), the first at row {int(rows[0])}, {column}; remove these rows or fill them in, for "
+        "instance with sklearn.impute.SimpleImputer."
+    )

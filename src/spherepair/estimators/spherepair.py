@@ -1,0 +1,330 @@
+"""SpherePair: an autoencoder whose embedding lives on a sphere, trained on the angles of pairs.
+
+    minimise  L_ang + λ L_recon                                          (Eq. 4 of the paper)
+
+then k-means or Ward on the sphere. Reference: Zhang and Chen, "Angular Constraint Embedding via
+SpherePair Loss for Constrained Clustering", NeurIPS 2025.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from torch import Tensor, nn
+
+from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
+from spherepair.estimators.base import DeepConstrainedClusterer, Job
+from spherepair.losses import angular_pair_loss, reconstruction_loss
+from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
+from spherepair.training.batches import Batch, Batches, PairTensors
+from spherepair.training.engine import Objective
+from spherepair.training.pretraining import PRETRAINING
+from spherepair.training.randomness import torch_generator
+from spherepair.training.stopping import StoppingRule
+
+#: Dimensions of the embedding when the number of clusters is unknown: room for about 30 clusters.
+ROOMY_DIM = 32
+SMALLEST_DIM = 10
+
+
+class SpherePairObjective(Objective):
+    """Named terms of the loss: ``pairs`` (angles) and ``reconstruction``.
+
+    Parameters
+    ----------
+    network : Autoencoder
+    omega : float
+    reconstruction_weight : float
+    """
+
+    def __init__(self, network: Autoencoder, *, omega: float, reconstruction_weight: float) -> None:
+        super().__init__()
+        self.network = network
+        self._omega = omega
+        self._reconstruction_weight = reconstruction_weight
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """Both ends of the pairs and the reconstruction rows go through the encoder in one pass."""
+        left, right, rows = batch.split(self.network.encode(batch.x))
+        pairs = angular_pair_loss(
+            left, right, batch.is_must_link, weight=batch.pair_weight, omega=self._omega
+        )
+        decoded = self.network.decode(rows)
+        error = reconstruction_loss(decoded, batch.rows, weight=batch.row_weight)
+        return {"pairs": pairs, "reconstruction": self._reconstruction_weight * error}
+
+
+class SpherePair(DeepConstrainedClusterer):
+    """Constrained clustering with angular pair embeddings.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default="auto"
+        Number of clusters (K); ``"auto"`` reads it from the geometry of the embedding.
+    embedding_dim : int or "auto", default="auto"
+        Dimensions of the embedding (D). ``"auto"`` is at least K, and roomy when K is unknown.
+    hidden_dims : sequence of int or {"compact", "standard", "deep"}, default=(500, 500, 2000)
+        Sizes of the encoder's hidden layers; the decoder mirrors them.
+    omega : float, default=2.0
+        Cannot-linked pairs are pushed out of a zone of angle π/ω (ω in the paper).
+    reconstruction_weight : float, default=0.02
+        Weight of the reconstruction error (λ).
+    pretraining : {"joint", "stacked"} or None, default="joint"
+        How the autoencoder is prepared before it sees pairs.
+    scaling : {"auto", "standard", "none"}, default="auto"
+        How columns are put on a common footing; learned on fit and saved with the model.
+    clustering : {"kmeans", "ward"} or scikit-learn clusterer, default="kmeans"
+        What cuts the embedding into clusters.
+    tail_ratio : float, default=0.05
+        Share of the smallest angles that is averaged to infer the number of clusters (ρ).
+    batch_size : int, default=256
+        Pairs per step.
+    reconstruction_rows : int, "auto" or "all", default="auto"
+        Rows reconstructed per step: a number, as many as ``batch_size``, or all rows shared out over
+        the steps of an epoch as in the paper.
+    max_epochs : int, default=300
+        Upper limit of epochs on pairs.
+    min_steps : int, default=20
+        Least number of steps in an epoch; few pairs are shown several times in one.
+    learning_rate : float, default=1e-3
+        Of Adam, in the stage on pairs.
+    stopping : {"settled", "paper", "released-code", "fixed"} or StoppingRule, default="settled"
+        When to stop before ``max_epochs``.
+    encoder : torch.nn.Module, optional
+        An encoder of your own, (n, n_features) to (n, embedding_dim); copied, never changed.
+    on_conflict : {"raise", "drop", "keep"}, default="raise"
+        What to do with constraints that contradict each other.
+    checkpoint : path, optional
+        Folder in which the fit is kept after every epoch; a later fit with the same data,
+        constraints and parameters goes on from there.
+    device : str or torch.device, default="auto"
+        Where to train and predict; ``"auto"`` takes a GPU when there is one.
+    precision : {"auto", "float32", "tf32", "bfloat16"}, default="auto"
+        Of matrix products; losses and angles are always in float32.
+    random_state : int, RandomState or None, default=None
+        The same number gives the same labels on the same machine and versions.
+    progress : {"auto"}, bool or callable, default="auto"
+        Show progress on the terminal; a callable gets the training state after every epoch.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_rows,)
+        Cluster of each training row.
+    embedding_ : ndarray of shape (n_rows, embedding_dim)
+        Training rows as unit vectors.
+    n_clusters_ : int
+        Number of clusters.
+    cluster_centers_ : ndarray of shape (n_clusters_, embedding_dim)
+        Unit vectors of the clusters (μ_k).
+    cluster_number_ : ClusterNumber or None
+        How the number of clusters was found and how sure that is; ``None`` where it was given.
+    history_ : list of dict
+        One record per epoch: stage, epoch, loss, each named term, seconds.
+    constraints_ : Constraints
+        The pairs that were used.
+    network_ : Autoencoder
+        The trained network.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from spherepair import Constraints, SpherePair
+    >>> X, y = make_blobs(150, centers=3, random_state=0)
+    >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
+    >>> model = SpherePair(3, hidden_dims=(32,), random_state=0).fit(X, constraints=pairs)
+    >>> model.predict(X[:5]).shape
+    (5,)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "embedding_dim": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "hidden_dims": ["array-like", StrOptions(set(ARCHITECTURES))],
+        "omega": [Interval(Real, 1.0, None, closed="left")],
+        "reconstruction_weight": [Interval(Real, 0.0, None, closed="left")],
+        "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
+        "scaling": [StrOptions({"auto", "standard", "none"})],
+        "clustering": [StrOptions({"kmeans", "ward"}), HasMethods(["fit_predict"])],
+        "tail_ratio": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "reconstruction_rows": [
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({"auto", "all"}),
+        ],
+        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "min_steps": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
+        "stopping": [str, HasMethods(["should_stop"])],
+        "encoder": [nn.Module, None],
+        "on_conflict": [StrOptions({"raise", "drop", "keep"})],
+        "checkpoint": [str, Path, None],
+        "device": [str, torch.device],
+        "precision": [StrOptions({"auto", "float32", "tf32", "bfloat16"})],
+        "random_state": ["random_state"],
+        "progress": ["boolean", StrOptions({"auto"}), callable],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int | str = "auto",
+        *,
+        embedding_dim: int | str = "auto",
+        hidden_dims: Sequence[int] | str = (500, 500, 2000),
+        omega: float = 2.0,
+        reconstruction_weight: float = 0.02,
+        pretraining: Any = "joint",
+        scaling: str = "auto",
+        clustering: Any = "kmeans",
+        tail_ratio: float = 0.05,
+        batch_size: int = 256,
+        reconstruction_rows: int | str = "auto",
+        max_epochs: int = 300,
+        min_steps: int = 20,
+        learning_rate: float = 1e-3,
+        stopping: str | StoppingRule = "settled",
+        encoder: nn.Module | None = None,
+        on_conflict: str = "raise",
+        checkpoint: str | Path | None = None,
+        device: str | torch.device = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        progress: Any = "auto",
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.embedding_dim = embedding_dim
+        self.hidden_dims = hidden_dims
+        self.omega = omega
+        self.reconstruction_weight = reconstruction_weight
+        self.pretraining = pretraining
+        self.scaling = scaling
+        self.clustering = clustering
+        self.tail_ratio = tail_ratio
+        self.batch_size = batch_size
+        self.reconstruction_rows = reconstruction_rows
+        self.max_epochs = max_epochs
+        self.min_steps = min_steps
+        self.learning_rate = learning_rate
+        self.stopping = stopping
+        self.encoder = encoder
+        self.on_conflict = on_conflict
+        self.checkpoint = checkpoint
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.progress = progress
+
+    @classmethod
+    def paper(cls, n_clusters: int | str = "auto", **overrides: Any) -> Self:
+        """The protocol of the paper's experiments, with the details its text leaves out.
+
+        Stacked pretraining, no scaling (``load_dataset`` gives the paper's), one pass over the pairs
+        per epoch with all rows shared out over its steps, and the stopping rule of the authors'
+        published code. Any parameter can be overridden.
+
+        Examples
+        --------
+        >>> SpherePair.paper(10).pretraining
+        'stacked'
+        """
+        protocol: dict[str, Any] = {
+            "pretraining": "stacked",
+            "scaling": "none",
+            "reconstruction_rows": "all",
+            "min_steps": 1,
+            "stopping": "released-code",
+        }
+        return cls(n_clusters, **(protocol | overrides))
+
+    def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> Autoencoder:
+        hidden = ARCHITECTURES[self.hidden_dims] if isinstance(self.hidden_dims, str) else self.hidden_dims
+        return build_autoencoder(
+            n_features,
+            embedding_dim,
+            hidden_dims=[int(size) for size in hidden],
+            encoder=self.encoder,
+            generator=torch_generator(seed, "network"),
+        )
+
+    def _choose_embedding_dim(self, n_features: int) -> int:
+        """D: what the encoder gives, what was asked for, at least K, or roomy."""
+        known = None if self.n_clusters == "auto" else int(self.n_clusters)
+        if self.encoder is not None:
+            chosen = _output_size(self.encoder, n_features)
+        elif self.embedding_dim != "auto":
+            chosen = int(self.embedding_dim)
+        else:
+            chosen = ROOMY_DIM if known is None else max(SMALLEST_DIM, known)
+        if known is not None and chosen < known:
+            warnings.warn(
+                f"embedding_dim={chosen} is below n_clusters={known}: that many clusters cannot all be "
+                f"{180 / self.omega:.0f} degrees apart (theorem: D >= K); raise embedding_dim to {known}.",
+                EmbeddingDimensionWarning,
+                stacklevel=4,
+            )
+        return chosen
+
+    def _pretrain(self, job: Job) -> None:
+        if self.pretraining is None:
+            return
+        method = PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
+        method.run(job.network, job.rows, job.session)
+
+    def _build_objective(self, job: Job) -> Objective:
+        return SpherePairObjective(
+            job.network, omega=self.omega, reconstruction_weight=self.reconstruction_weight
+        )
+
+    def _batches(self, job: Job, stage: str) -> Batches:
+        n_pairs, n_rows = len(job.pairs), job.rows.n_rows
+        pairs_per_step = min(self.batch_size, n_pairs)
+        one_pass = -(-n_pairs // pairs_per_step) if n_pairs else 1
+        n_steps = max(self.min_steps, one_pass)
+        return Batches(
+            job.rows,
+            _pair_tensors(job),
+            pairs_per_step=pairs_per_step,
+            rows_per_step=self._rows_per_step(n_rows, n_steps),
+            n_steps=n_steps,
+            seed=job.session.seed,
+            stream=stage,
+        )
+
+    def _rows_per_step(self, n_rows: int, n_steps: int) -> int:
+        if self.reconstruction_rows == "all":
+            return max(1, n_rows // n_steps)
+        size = self.batch_size if self.reconstruction_rows == "auto" else self.reconstruction_rows
+        return min(int(size), n_rows)
+
+
+def _pair_tensors(job: Job) -> PairTensors:
+    pairs = job.pairs
+    parts = (pairs.left, pairs.right, pairs.is_must_link, pairs.weight)
+    return PairTensors(*(torch.from_numpy(np.array(part)) for part in parts))
+
+
+@torch.no_grad()
+def _output_size(encoder: nn.Module, n_features: int) -> int:
+    """Ask an encoder for the size of its embedding by showing it two rows of zeros."""
+    parameter = next(encoder.parameters(), None)
+    device = parameter.device if parameter is not None else torch.device("cpu")
+    was_training = encoder.training
+    try:
+        output = encoder.eval()(torch.zeros(2, n_features, device=device))
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InvalidParameterError(
+            f"encoder does not accept rows of {n_features} features: {error}"
+        ) from error
+    finally:
+        encoder.train(was_training)
+    if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != 2:
+        raise InvalidParameterError("encoder must map (n, n_features) to (n, embedding_dim).")
+    return int(output.shape[1])

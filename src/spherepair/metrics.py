@@ -1,0 +1,292 @@
+"""Scores of a clustering against known classes, and of labels against pairs.
+
+ACC = max over one-to-one maps m of (1/N) sum_j [y_j = m(c_j)], NMI = I(y, c) / sqrt(H(y) H(c)) and
+the adjusted Rand index: the three columns of the paper's main table (appendix, "Protocol").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from spherepair.errors import InvalidConstraintsError, InvalidDataError
+
+Average = Literal["geometric", "arithmetic", "min", "max"]
+
+
+@dataclass(frozen=True)
+class ClusterScores:
+    """The paper's three scores: ACC, NMI (geometric mean) and ARI, each at most 1."""
+
+    accuracy: float
+    nmi: float
+    ari: float
+
+
+@dataclass(frozen=True)
+class PairSatisfaction:
+    """Weighted shares of satisfied constraints, overall and of each kind.
+
+    A share over no weight is 1, since nothing is violated; the counts tell it from an earned 1.
+    """
+
+    total: float
+    must_link: float
+    cannot_link: float
+    n_must_link: int
+    n_cannot_link: int
+
+
+def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+    """ACC, in (0, 1]: share of rows that are right under the best matching of clusters to classes.
+
+    Parameters
+    ----------
+    y_true : array of shape (n_rows,)
+        Known classes: numbers or strings.
+    y_pred : array of shape (n_rows,)
+        Clusters; their number may differ from that of the classes. Those left without a partner
+        count as wrong.
+
+    Examples
+    --------
+    >>> clustering_accuracy(["cat", "cat", "dog", "dog"], [1, 1, 0, 1])
+    0.75
+    """
+    coded = _encode(y_true, y_pred)
+    return float(np.mean(_partners(coded)[coded.pred] == coded.true))
+
+
+def normalized_mutual_information(
+    y_true: ArrayLike, y_pred: ArrayLike, *, average: Average = "geometric"
+) -> float:
+    """NMI, in [0, 1]: mutual information divided by a mean of the two entropies.
+
+    Parameters
+    ----------
+    y_true, y_pred : array of shape (n_rows,)
+        Known classes and clusters.
+    average : {"geometric", "arithmetic", "min", "max"}
+        The paper's table used the geometric mean; scikit-learn's own default is arithmetic.
+
+    Examples
+    --------
+    >>> round(normalized_mutual_information([0, 0, 1, 1], [5, 5, 3, 3]), 12)
+    1.0
+    """
+    coded = _encode(y_true, y_pred)
+    score = normalized_mutual_info_score(coded.true, coded.pred, average_method=average)
+    # Two equal labelings can come out at 1 + 4e-16.
+    return float(np.clip(score, 0.0, 1.0))
+
+
+def adjusted_rand_index(y_true: ArrayLike, y_pred: ArrayLike) -> float:
+    """ARI, at most 1: agreement on pairs of rows, 0 on average for random labels.
+
+    Examples
+    --------
+    >>> adjusted_rand_index([0, 0, 1, 1], ["b", "b", "a", "a"])
+    1.0
+    """
+    coded = _encode(y_true, y_pred)
+    return float(adjusted_rand_score(coded.true, coded.pred))
+
+
+def cluster_scores(y_true: ArrayLike, y_pred: ArrayLike) -> ClusterScores:
+    """Accuracy, NMI (geometric) and adjusted Rand index together.
+
+    Examples
+    --------
+    >>> cluster_scores([0, 0, 1, 1], [1, 1, 1, 1])
+    ClusterScores(accuracy=0.5, nmi=0.0, ari=0.0)
+    """
+    return ClusterScores(
+        accuracy=clustering_accuracy(y_true, y_pred),
+        nmi=normalized_mutual_information(y_true, y_pred),
+        ari=adjusted_rand_index(y_true, y_pred),
+    )
+
+
+def match_labels(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[Any]:
+    """Rename clusters to the classes they match best, one to one.
+
+    The share of rows where the result equals `y_true` is :func:`clustering_accuracy`. Clusters
+    that overlap no free class take the classes left over; when those run out they get names of
+    their own, so that the partition stays as it was: the next integers after the largest class, or
+    ``"unmatched 1"``, ``"unmatched 2"`` where classes are strings.
+
+    Examples
+    --------
+    >>> match_labels([0, 0, 1, 1, 1], [7, 7, 3, 3, 5])
+    array([0, 0, 1, 1, 2])
+    """
+    coded = _encode(y_true, y_pred)
+    partner = _partners(coded)
+    free = np.setdiff1d(np.arange(len(coded.classes)), partner)
+    single = np.flatnonzero(partner < 0)
+    n_new = max(0, len(single) - len(free))
+    new = len(coded.classes) + np.arange(n_new)
+    partner[single] = np.concatenate([free, new])[: len(single)]
+    return _extend(coded.classes, n_new)[partner[coded.pred]]
+
+
+def pair_satisfaction(
+    labels: ArrayLike,
+    left: ArrayLike,
+    right: ArrayLike,
+    is_must_link: ArrayLike,
+    weight: ArrayLike | None = None,
+) -> PairSatisfaction:
+    """Share of constraints that labels satisfy.
+
+    Parameters
+    ----------
+    labels : array of shape (n_rows,)
+        Cluster of every row.
+    left, right : integer arrays of shape (n_pairs,)
+        Row positions of the two ends of each pair.
+    is_must_link : boolean array of shape (n_pairs,)
+        True where the ends belong together, False where they belong apart.
+    weight : array of shape (n_pairs,), optional
+        How much each pair counts; finite, not negative. All count 1 when left out; a share over
+        no weight at all is 1.
+
+    Examples
+    --------
+    >>> pair_satisfaction([0, 0, 1], left=[0, 0], right=[1, 2], is_must_link=[True, True]).total
+    0.5
+    """
+    rows = np.asarray(labels)
+    first = _row_positions(left, len(rows), name="left")
+    second = _row_positions(right, len(rows), name="right")
+    must = _booleans(is_must_link)
+    mass = np.ones(len(must)) if weight is None else np.asarray(weight, dtype=np.float64)
+    _check_pairs(len(first), len(second), must, mass=mass)
+    satisfied = (rows[first] == rows[second]) == must
+    return PairSatisfaction(
+        total=_share(satisfied, mass),
+        must_link=_share(satisfied[must], mass[must]),
+        cannot_link=_share(satisfied[~must], mass[~must]),
+        n_must_link=int(must.sum()),
+        n_cannot_link=int((~must).sum()),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Coded:
+    """Two labelings as codes: `true` (n_rows,) into `classes`, `pred` (n_rows,) into `clusters`."""
+
+    classes: NDArray[Any]
+    clusters: NDArray[Any]
+    true: NDArray[np.intp]
+    pred: NDArray[np.intp]
+
+
+def _encode(y_true: ArrayLike, y_pred: ArrayLike) -> _Coded:
+    classes, true = _codes(y_true, name="y_true")
+    clusters, pred = _codes(y_pred, name="y_pred")
+    if len(true) != len(pred):
+        raise InvalidDataError(
+            f"y_true and y_pred must have the same length, got {len(true)} and {len(pred)} instead."
+        )
+    return _Coded(classes, clusters, true, pred)
+
+
+def _partners(coded: _Coded) -> NDArray[np.intp]:
+    """Class of each cluster in the heaviest one-to-one matching, -1 for none, (n_clusters,)."""
+    partner = np.full(len(coded.clusters), -1, dtype=np.intp)
+    if len(coded.clusters) <= len(coded.classes):
+        clusters, classes = _heaviest_matching(coded.pred, coded.true)
+    else:
+        classes, clusters = _heaviest_matching(coded.true, coded.pred)
+    partner[clusters] = classes
+    return partner
+
+
+def _heaviest_matching(
+    few: NDArray[np.intp], many: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Match the codes in `few` to those in `many`, overlapping ones only; memory linear in rows."""
+    n_few, n_many = int(few.max()) + 1, int(many.max()) + 1
+    cells, counts = np.unique(few * n_many + many, return_counts=True)
+    # A private column for each of the few stands for "no partner", so that a full matching always
+    # exists; all weights are raised by one because the solver reads 0 as "no edge".
+    table = sparse.csr_array((counts + 1.0, np.divmod(cells, n_many)), shape=(n_few, n_many))
+    padded = sparse.hstack([table, sparse.eye_array(n_few)], format="csr")
+    rows, columns = min_weight_full_bipartite_matching(padded, maximize=True)
+    return rows[columns < n_many], columns[columns < n_many]
+
+
+def _codes(values: ArrayLike, *, name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    labels = np.asarray(values)
+    if labels.ndim != 1 or len(labels) == 0:
+        raise InvalidDataError(
+            f"{name} must be a list of at least one label, got shape {labels.shape} instead."
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InvalidDataError(f"{name} has {int(np.isnan(labels).sum())} NaN labels; leave those rows out.")
+    try:
+        return np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise InvalidDataError(
+            f"{name} must hold numbers only or strings only, got a mixture instead ({error})."
+        ) from error
+
+
+def _extend(classes: NDArray[Any], n_new: int) -> NDArray[Any]:
+    """`classes` followed by `n_new` names that none of them has."""
+    if classes.dtype.kind in "biuf":
+        numbers = classes.astype(np.int64) if classes.dtype.kind == "b" else classes
+        return np.concatenate([numbers, numbers.max() + 1 + np.arange(n_new)])
+    new = np.array([f"unmatched {i + 1}" for i in range(n_new)], dtype=object)
+    return np.concatenate([classes, new if n_new else classes[:0]])
+
+
+def _row_positions(end: ArrayLike, n_rows: int, *, name: str) -> NDArray[np.intp]:
+    rows = np.asarray(end)
+    if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
+        raise InvalidConstraintsError(
+            f"{name} must be a list of whole row numbers, got {rows.ndim}-d {rows.dtype} instead."
+        )
+    outside = np.flatnonzero((rows < 0) | (rows >= n_rows))
+    if outside.size:
+        at = int(outside[0])
+        raise InvalidConstraintsError(
+            f"{name}: pair {at} names row {rows[at]}, but labels has rows 0 to {n_rows - 1}."
+        )
+    return rows.astype(np.intp, copy=False)
+
+
+def _booleans(values: ArrayLike) -> NDArray[np.bool_]:
+    flags = np.asarray(values)
+    # Words would all count as True: "cannot" must not pass for a must-link.
+    if flags.dtype.kind not in "biuf" or not np.isin(flags, (0, 1)).all():
+        raise InvalidConstraintsError(
+            f"is_must_link must hold True and False (or 1 and 0), got {flags.dtype} values instead."
+        )
+    return flags.astype(bool)
+
+
+def _check_pairs(n_left: int, n_right: int, must: NDArray[np.bool_], *, mass: NDArray[np.float64]) -> None:
+    lengths = (n_left, n_right, len(must), len(mass))
+    if len(set(lengths)) > 1:
+        raise InvalidConstraintsError(
+            f"left, right, is_must_link and weight must have the same length, got {lengths} instead."
+        )
+    wrong = np.flatnonzero(~(np.isfinite(mass) & (mass >= 0)))
+    if wrong.size:
+        raise InvalidConstraintsError(
+            f"weight: pair {int(wrong[0])} has weight {mass[wrong[0]]}; weights must be finite and "
+            "not negative."
+        )
+
+
+def _share(satisfied: NDArray[np.bool_], mass: NDArray[np.float64]) -> float:
+    total = float(mass.sum())
+    return float(mass[satisfied].sum()) / total if total > 0 else 1.0

@@ -1,0 +1,145 @@
+"""Saved models and checkpoints: JSON and safetensors, written whole or not at all.
+
+A model is a folder of two files, ``model.json`` and ``weights.safetensors``. The JSON carries the
+SHA-256 of the weights and of itself, so that a truncated or altered file is noticed before anything
+in it is used. No file is ever unpickled or executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from spherepair.errors import ModelFileError
+
+MODEL_FILE = "model.json"
+WEIGHTS_FILE = "weights.safetensors"
+#: Raised when a saved model could no longer be read by older code.
+FORMAT_VERSION = 1
+
+
+def write_model(folder: str | Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write a model folder; an older model of that name is replaced only once the new one is whole."""
+    target = Path(folder)
+    _refuse_foreign_folder(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    fresh.mkdir()
+    try:
+        weights = fresh / WEIGHTS_FILE
+        safetensors.torch.save_file(_contiguous(tensors), weights)
+        content = {"format_version": FORMAT_VERSION, **manifest, "weights_sha256": _digest(weights)}
+        content["sha256"] = _json_digest(content)
+        (fresh / MODEL_FILE).write_text(_to_json(content, indent=2), encoding="utf-8")
+        _swap(fresh, target)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+
+
+def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read a model folder after checking that both files are what was written."""
+    path = Path(folder)
+    manifest = _read_manifest(path / MODEL_FILE)
+    version = manifest.get("format_version")
+    if version != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} was saved in format {version!r} (by spherepair {manifest.get('spherepair_version')}); "
+            f"this version reads format {FORMAT_VERSION}. Use a matching spherepair or fit the model again."
+        )
+    stated = manifest.pop("sha256", None)
+    if stated != _json_digest(manifest):
+        raise ModelFileError(
+            f"{path / MODEL_FILE} was altered after it was saved; fit or copy the model again."
+        )
+    weights = path / WEIGHTS_FILE
+    if not weights.exists():
+        raise ModelFileError(f"{path} has no {WEIGHTS_FILE}; the model was not copied whole.")
+    if manifest.get("weights_sha256") != _digest(weights):
+        raise ModelFileError(
+            f"{weights} is truncated or was altered after it was saved; copy the model again."
+        )
+    return manifest, safetensors.torch.load_file(weights)
+
+
+def write_tensor_file(file: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write tensors and JSON into one safetensors file, through a temporary name."""
+    fresh = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        safetensors.torch.save_file(_contiguous(tensors), fresh, metadata={"manifest": _to_json(manifest)})
+        os.replace(fresh, file)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def read_tensor_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read what :func:`write_tensor_file` wrote."""
+    try:
+        with safetensors.safe_open(file, framework="pt") as opened:
+            manifest = json.loads((opened.metadata() or {})["manifest"])
+            return manifest, {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, KeyError, ValueError, OSError) as error:
+        raise ModelFileError(f"{file} cannot be read ({error}); remove it to start anew.") from error
+
+
+def _read_manifest(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        raise ModelFileError(f"{file.parent} is not a saved model: it has no {MODEL_FILE}.")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ModelFileError(f"{file} cannot be read ({error}); copy the model again.") from error
+    if not isinstance(manifest, dict):
+        raise ModelFileError(f"{file} is not the description of a model; copy the model again.")
+    return manifest
+
+
+def _refuse_foreign_folder(target: Path) -> None:
+    """Never delete what is not ours: only an empty folder or an older model is replaced."""
+    if target.is_dir():
+        foreign = sorted(p.name for p in target.iterdir() if p.name not in {MODEL_FILE, WEIGHTS_FILE})
+        if foreign:
+            raise ModelFileError(
+                f"{target} holds other files ({foreign[0]}); choose an empty or a new folder for the model."
+            )
+    elif target.exists():
+        raise ModelFileError(f"{target} is a file; a model is saved as a folder.")
+
+
+def _swap(fresh: Path, target: Path) -> None:
+    if not target.exists():
+        os.replace(fresh, target)
+        return
+    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+    os.replace(target, old)
+    os.replace(fresh, target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    # clone: safetensors refuses tensors that share memory, such as tied weights
+    return {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _json_digest(content: dict[str, Any]) -> str:
+    # Through JSON and back first, so that what is hashed is what a reader will see.
+    canonical = json.dumps(json.loads(_to_json(content)), sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _to_json(content: Any, *, indent: int | None = None) -> str:
+    return json.dumps(content, indent=indent, allow_nan=True)

@@ -1,0 +1,1 @@
+"""Training: row sources, batches, the one training loop, pretraining and stopping rules."""

@@ -1,0 +1,202 @@
+"""Batches of fixed shape: both ends of some pairs and some rows to reconstruct.
+
+An epoch is planned at its start: a table of row positions with one line per step, made on the
+device. A step then only reads its line and gathers those rows, without a word from the host; that
+is what lets the same step run eagerly or be captured as a CUDA graph. Short batches are padded, and
+the padding has weight zero, so that every mean is over what is really there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spherepair.training.randomness import torch_generator
+from spherepair.training.rows import RowSource
+
+#: Rows passed through the network at once when the whole objective is evaluated.
+SWEEP_ROWS = 16384
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's input: left ends, right ends and reconstruction rows in one block ``x``."""
+
+    x: Tensor  # (2B + R, n_features)
+    is_must_link: Tensor  # (B,) bool
+    pair_weight: Tensor  # (B,) zero marks padding
+    row_weight: Tensor  # (R,) zero marks padding
+    row_index: Tensor  # (R,) positions of the reconstruction rows
+
+    def split(self, per_row: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Cut something with one entry per row of ``x`` into left, right and rows."""
+        n_pairs = len(self.is_must_link)
+        left, right, rows = torch.split(per_row, [n_pairs, n_pairs, len(self.row_index)])
+        return left, right, rows
+
+    @property
+    def rows(self) -> Tensor:
+        """The rows to reconstruct, (R, n_features)."""
+        return self.x[2 * len(self.is_must_link) :]
+
+
+@dataclass(frozen=True)
+class PairTensors:
+    """Constraints as tensors of one length."""
+
+    left: Tensor
+    right: Tensor
+    is_must_link: Tensor
+    weight: Tensor
+
+    @classmethod
+    def none(cls) -> PairTensors:
+        """No pairs at all: for pretraining."""
+        empty = torch.empty(0, dtype=torch.int64)
+        return cls(empty, empty, torch.empty(0, dtype=torch.bool), torch.empty(0))
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def to(self, device: torch.device) -> PairTensors:
+        """The same pairs on another device."""
+        return PairTensors(*(t.to(device) for t in (self.left, self.right, self.is_must_link, self.weight)))
+
+
+class Batches:
+    """Plans epochs and serves their batches.
+
+    Parameters
+    ----------
+    rows : RowSource
+    pairs : PairTensors
+    pairs_per_step, rows_per_step, n_steps : int
+        The shape of an epoch (B, R and the number of steps).
+    seed : int
+    stream : str
+        Name of the random stream; epoch e draws from (seed, stream, e) alone.
+    one_pass : bool, default=False
+        Show every row once per epoch and pad the last step, instead of filling all places.
+    """
+
+    def __init__(
+        self,
+        rows: RowSource,
+        pairs: PairTensors,
+        *,
+        pairs_per_step: int,
+        rows_per_step: int,
+        n_steps: int,
+        seed: int,
+        stream: str,
+        one_pass: bool = False,
+    ) -> None:
+        self.rows = rows
+        self.pairs = pairs.to(rows.index_device)
+        self.pairs_per_step = pairs_per_step
+        self.rows_per_step = rows_per_step
+        self.n_steps = n_steps
+        self._seed, self._stream, self._one_pass = seed, stream, one_pass
+        device = rows.index_device
+        # These buffers keep their addresses for good: captured steps read from them.
+        width = 2 * pairs_per_step + rows_per_step
+        self._index = torch.zeros(n_steps, width, dtype=torch.int64, device=device)
+        self._link = torch.zeros(n_steps, pairs_per_step, dtype=torch.bool, device=device)
+        self._pair_weight = torch.zeros(n_steps, pairs_per_step, device=device)
+        self._row_weight = torch.zeros(n_steps, rows_per_step, device=device)
+        self._cursor = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Draw the plan of an epoch and go to its first step."""
+        device = self.rows.index_device
+        generator = torch_generator(self._seed, self._stream, epoch, device=device)
+        self._plan_pairs(generator)
+        self._plan_rows(generator)
+        self._cursor.zero_()
+
+    def next(self) -> Batch:
+        """The batch of the next step."""
+        index = self._index.index_select(0, self._cursor)[0]
+        link = self._link.index_select(0, self._cursor)[0]
+        pair_weight = self._pair_weight.index_select(0, self._cursor)[0]
+        row_weight = self._row_weight.index_select(0, self._cursor)[0]
+        self._cursor.add_(1)
+        return self._batch(index, link, pair_weight, row_weight)
+
+    def sweep(self) -> Iterator[Batch]:
+        """All pairs and all rows once, in order, in a few near-equal parts."""
+        total = 2 * len(self.pairs) + self.rows.n_rows
+        n_parts = -(-total // SWEEP_ROWS)
+        device = self.rows.index_device
+        pair_parts = torch.arange(len(self.pairs), device=device).tensor_split(n_parts)
+        row_parts = torch.arange(self.rows.n_rows, device=device).tensor_split(n_parts)
+        for pairs, rows in zip(pair_parts, row_parts, strict=True):
+            index = torch.cat([self.pairs.left[pairs], self.pairs.right[pairs], rows])
+            ones = torch.ones(len(rows), device=device)
+            yield self._batch(index, self.pairs.is_must_link[pairs], self.pairs.weight[pairs], ones)
+
+    def _batch(self, index: Tensor, link: Tensor, pair_weight: Tensor, row_weight: Tensor) -> Batch:
+        device = self.rows.device
+        row_index = index[2 * len(link) :]
+        return Batch(
+            x=self.rows.gather(index),
+            is_must_link=link.to(device),
+            pair_weight=pair_weight.to(device),
+            row_weight=row_weight.to(device),
+            row_index=row_index.to(device),
+        )
+
+    def _plan_pairs(self, generator: torch.Generator) -> None:
+        """Whole passes over the pairs, so that each is seen equally often; the rest is padding."""
+        n_pairs, n_places = len(self.pairs), self.n_steps * self.pairs_per_step
+        if n_places == 0:
+            return
+        n_used = max(1, n_places // n_pairs) * n_pairs
+        drawn = _permutations(n_pairs, n_used, generator)[:n_places]
+        padded = torch.zeros(n_places, dtype=torch.int64, device=drawn.device)
+        padded[: len(drawn)] = drawn
+        weight = self.pairs.weight[padded]
+        weight[len(drawn) :] = 0.0
+        shape = (self.n_steps, self.pairs_per_step)
+        self._index[:, : shape[1]] = self.pairs.left[padded].view(shape)
+        self._index[:, shape[1] : 2 * shape[1]] = self.pairs.right[padded].view(shape)
+        self._link.copy_(self.pairs.is_must_link[padded].view(shape))
+        self._pair_weight.copy_(weight.view(shape))
+
+    def _plan_rows(self, generator: torch.Generator) -> None:
+        n_places = self.n_steps * self.rows_per_step
+        n_used = min(n_places, self.rows.n_rows) if self._one_pass else n_places
+        drawn = _permutations(self.rows.n_rows, n_used, generator)
+        padded = torch.zeros(n_places, dtype=torch.int64, device=drawn.device)
+        padded[:n_used] = drawn
+        shape = (self.n_steps, self.rows_per_step)
+        self._index[:, 2 * self.pairs_per_step :] = padded.view(shape)
+        is_real = torch.arange(n_places, device=drawn.device) < n_used
+        self._row_weight.copy_(is_real.view(shape))
+
+
+def row_batches(rows: RowSource, *, batch_size: int, seed: int, stream: str) -> Batches:
+    """Epochs over all rows without pairs, as in pretraining."""
+    size = min(batch_size, rows.n_rows)
+    n_steps = -(-rows.n_rows // size)
+    return Batches(
+        rows,
+        PairTensors.none(),
+        pairs_per_step=0,
+        rows_per_step=size,
+        n_steps=n_steps,
+        seed=seed,
+        stream=stream,
+        one_pass=True,
+    )
+
+
+def _permutations(n: int, n_drawn: int, generator: torch.Generator) -> Tensor:
+    """``n_drawn`` numbers below n: permutations one after another, the last one cut."""
+    device = generator.device
+    n_passes = max(1, -(-n_drawn // n))
+    passes = [torch.randperm(n, generator=generator, device=device) for _ in range(n_passes)]
+    return (passes[0] if n_passes == 1 else torch.cat(passes))[:n_drawn]

@@ -1,0 +1,250 @@
+"""The one training loop of the package: the only ``backward()`` and the only optimiser step.
+
+A method supplies an :class:`Objective`, a module whose named terms sum up to the loss. The loop
+asks for nothing else, so every method has the same history, progress, checkpoints and speed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spherepair.errors import TrainingDivergedError
+from spherepair.training.batches import Batch, Batches
+from spherepair.training.capture import CapturedStep
+from spherepair.training.hardware import Hardware
+from spherepair.training.randomness import derive_seed
+from spherepair.training.stopping import OBJECTIVE, FixedEpochs, StoppingRule
+
+Record = dict[str, Any]
+
+
+class Objective(nn.Module):
+    """What a method optimises: a module that holds its network and names the terms of its loss."""
+
+    def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
+        """Prepare an epoch, for instance refresh a target distribution."""
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """Named scalars, already weighted; the loss is their sum."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How parameters are updated."""
+
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    momentum: float = 0.0
+    clip_norm: float | None = None
+    decay_every: int | None = None
+    decay_factor: float = 0.1
+
+    def rate(self, epoch: int) -> float:
+        """Learning rate of an epoch: multiplied by ``decay_factor`` every ``decay_every``."""
+        if self.decay_every is None:
+            return self.learning_rate
+        return self.learning_rate * self.decay_factor ** (epoch // self.decay_every)
+
+    def build(self, module: nn.Module, hardware: Hardware) -> torch.optim.Optimizer:
+        """The optimiser, fused into one kernel where that exists."""
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        fused = hardware.device.type in ("cpu", "cuda")
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum, fused=fused)
+        return torch.optim.Adam(parameters, lr=self.learning_rate, fused=fused, capturable=hardware.is_cuda)
+
+
+@dataclass
+class TrainingState:
+    """Where a stage of training stands."""
+
+    stage: str
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    max_epochs: int
+    records: list[Record] = field(default_factory=list)
+    monitored: list[float] = field(default_factory=list)
+
+    @property
+    def epoch(self) -> int:
+        """Number of epochs that are done."""
+        return len(self.records)
+
+
+Monitor = Callable[[TrainingState], None]
+
+
+def train(
+    objective: Objective,
+    batches: Batches,
+    *,
+    stage: str,
+    recipe: Recipe,
+    max_epochs: int,
+    hardware: Hardware,
+    seed: int,
+    stopping: StoppingRule | None = None,
+    monitors: Sequence[Monitor] = (),
+    resume: Callable[[TrainingState], None] | None = None,
+) -> list[Record]:
+    """Minimise an objective over epochs of batches and return one record per epoch.
+
+    Parameters
+    ----------
+    objective, batches : Objective, Batches
+    stage : str
+        Name of this stage in history, progress and checkpoints; also names its random stream.
+    recipe : Recipe
+    max_epochs : int
+    hardware : Hardware
+    seed : int
+    stopping : StoppingRule, optional
+    monitors : sequence of callables
+        Called with the state after every epoch (progress, checkpoints).
+    resume : callable, optional
+        Brings a fresh state to where an interrupted run had stopped.
+    """
+    rule: StoppingRule = stopping if stopping is not None else FixedEpochs()
+    generator = torch.Generator(device=hardware.device)
+    state = TrainingState(stage, objective, recipe.build(objective, hardware), generator, max_epochs)
+    if resume is not None:
+        resume(state)
+    stepper = _Stepper(objective, batches, state, recipe, hardware)
+    objective.train()
+    try:
+        while state.epoch < max_epochs and not _is_over(rule, objective, batches, state, hardware):
+            generator.manual_seed(derive_seed(seed, stage, "noise", state.epoch))
+            state.records.append(_epoch(objective, batches, stepper, state, recipe))
+            _refuse_divergence(state)
+            for monitor in monitors:
+                monitor(state)
+    finally:
+        stepper.close()
+        objective.eval()
+    return state.records
+
+
+def _epoch(
+    objective: Objective, batches: Batches, stepper: _Stepper, state: TrainingState, recipe: Recipe
+) -> Record:
+    started = time.perf_counter()
+    epoch = state.epoch
+    stepper.set_rate(recipe.rate(epoch))
+    objective.on_epoch_start(epoch, state)
+    batches.start_epoch(epoch)
+    means = stepper.run(batches.n_steps)
+    seconds = time.perf_counter() - started
+    return {
+        "stage": state.stage,
+        "epoch": epoch,
+        "loss": sum(means.values()),
+        **means,
+        "seconds": seconds,
+    }
+
+
+class _Stepper:
+    """Runs steps: gather, forward, backward, clip, update; sums of the terms stay on the device."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        batches: Batches,
+        state: TrainingState,
+        recipe: Recipe,
+        hardware: Hardware,
+    ) -> None:
+        self._objective, self._batches = objective, batches
+        self._optimizer, self._clip_norm = state.optimizer, recipe.clip_norm
+        self._parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
+        self._hardware = hardware
+        self._names: list[str] = []
+        self._totals: Tensor | None = None
+        capturable = hardware.is_cuda and batches.rows.is_resident
+        self._captured = CapturedStep(self._step, state.generator) if capturable else None
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate; a captured step holds the old one and is captured anew."""
+        for group in self._optimizer.param_groups:
+            if group["lr"] != rate:
+                group["lr"] = rate
+                if self._captured is not None:
+                    self._captured.discard()
+
+    def close(self) -> None:
+        """Give back what a capture holds on the GPU."""
+        if self._captured is not None:
+            self._captured.discard()
+
+    def run(self, n_steps: int) -> dict[str, float]:
+        """Run the steps of an epoch; the one host synchronisation comes at the end."""
+        if self._totals is not None:
+            self._totals.zero_()
+        if self._captured is not None:
+            self._captured.run(n_steps)
+        else:
+            for _ in range(n_steps):
+                self._step()
+        if self._totals is None:
+            return {}
+        means = (self._totals / n_steps).tolist()
+        return dict(zip(self._names, means, strict=True))
+
+    def _step(self) -> None:
+        batch = self._batches.next()
+        with self._hardware.arithmetic():
+            terms = self._objective.terms(batch)
+        values = torch.stack([term.float() for term in terms.values()])
+        self._optimizer.zero_grad(set_to_none=True)
+        values.sum().backward()  # type: ignore[no-untyped-call]
+        if self._clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._parameters, self._clip_norm, foreach=True)
+        self._optimizer.step()
+        self._add(list(terms), values.detach())
+
+    def _add(self, names: list[str], values: Tensor) -> None:
+        if self._totals is None:
+            self._names, self._totals = names, torch.zeros_like(values)
+        self._totals.add_(values)
+
+
+def _is_over(
+    rule: StoppingRule,
+    objective: Objective,
+    batches: Batches,
+    state: TrainingState,
+    hardware: Hardware,
+) -> bool:
+    """Ask the rule, giving it what it wants to see."""
+    if rule.watches != OBJECTIVE:
+        return rule.should_stop([r[rule.watches] if rule.watches in r else r["loss"] for r in state.records])
+    if len(state.monitored) <= state.epoch:
+        state.monitored.append(_full_objective(objective, batches, hardware))
+    return rule.should_stop(state.monitored)
+
+
+@torch.no_grad()
+def _full_objective(objective: Objective, batches: Batches, hardware: Hardware) -> float:
+    """The objective over all pairs and all rows: the mean of near-equal parts."""
+    parts = []
+    for batch in batches.sweep():
+        with hardware.arithmetic():
+            parts.append(torch.stack([t.float() for t in objective.terms(batch).values()]).sum())
+    return float(torch.stack(parts).mean())
+
+
+def _refuse_divergence(state: TrainingState) -> None:
+    if not math.isfinite(state.records[-1]["loss"]):
+        raise TrainingDivergedError(
+            f"training diverged in epoch {state.epoch} of stage {state.stage!r}: the loss is "
+            f"{state.records[-1]['loss']}; lower learning_rate or check the scale of the data."
+        )

@@ -1,0 +1,88 @@
+"""Which device to use, and in which precision its matrix products run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from spherepair.errors import InvalidParameterError
+
+PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A device and the precision of matrix products on it; losses are always in float32."""
+
+    device: torch.device
+    precision: str
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the device is an NVIDIA (or ROCm) GPU."""
+        return self.device.type == "cuda"
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """Run matrix products in the chosen precision; the process-wide switch is put back."""
+        matmul = torch.backends.cuda.matmul
+        before = matmul.allow_tf32
+        matmul.allow_tf32 = self.precision in ("tf32", "bfloat16")
+        try:
+            enabled = self.precision == "bfloat16"
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled):
+                yield
+        finally:
+            matmul.allow_tf32 = before
+
+
+def choose_hardware(device: str | torch.device = "auto", precision: str = "auto") -> Hardware:
+    """Resolve ``"auto"`` for this machine.
+
+    ``device="auto"`` takes a CUDA GPU when there is one, else the processor. ``precision="auto"``
+    takes bfloat16 where the processor multiplies it in hardware (AMX), TF32 on a GPU, else float32.
+
+    Examples
+    --------
+    >>> choose_hardware("cpu", "float32")
+    Hardware(device=device(type='cpu'), precision='float32')
+    """
+    if precision not in PRECISIONS:
+        raise InvalidParameterError(f"precision must be one of {PRECISIONS}, got {precision!r} instead.")
+    chosen = _device(device)
+    if precision == "auto":
+        precision = _best_precision(chosen)
+    return Hardware(chosen, precision)
+
+
+def _device(device: str | torch.device) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidParameterError(
+            f"device must be 'auto', 'cpu', 'cuda' or another torch device, got {device!r} instead."
+        ) from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidParameterError(
+            f"device={str(device)!r} was asked for, but torch sees no CUDA GPU; use device='auto'."
+        )
+    return chosen
+
+
+def _best_precision(device: torch.device) -> str:
+    if device.type == "cuda":
+        return "tf32"
+    if device.type == "cpu" and has_amx():
+        return "bfloat16"
+    return "float32"
+
+
+def has_amx() -> bool:
+    """Whether this processor multiplies bfloat16 matrices in hardware (Intel AMX)."""
+    probe = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return bool(probe()) if probe is not None else False

@@ -1,0 +1,208 @@
+"""Unsupervised pretraining of the autoencoder on corrupted rows.
+
+``"joint"`` trains the whole denoising autoencoder end to end with Adam for a few epochs.
+``"stacked"`` is the paper's protocol: one shallow denoising autoencoder per layer, each trained on
+the clean output of the one below, then the whole network; 300 epochs a layer and 500 together, SGD
+with momentum 0.9 and a rate of 0.1 that falls tenfold every 100 epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from spherepair.errors import InvalidParameterError
+from spherepair.losses import reconstruction_loss
+from spherepair.networks.autoencoder import Autoencoder, linear_layers
+from spherepair.training.batches import Batch, row_batches
+from spherepair.training.engine import Objective, Recipe, TrainingState
+from spherepair.training.randomness import torch_generator
+from spherepair.training.rows import ResidentRows, RowSource, blocks
+from spherepair.training.scaling import Scaling
+from spherepair.training.session import Session
+
+#: Share of the inputs that is set to zero before a row is encoded.
+CORRUPTION = 0.2
+#: Share of a layer's code that is dropped while that layer is trained by itself.
+HIDDEN_DROPOUT = 0.2
+
+
+class DenoisingObjective(Objective):
+    """Reconstruct clean rows from corrupted ones.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Maps rows to rows.
+    factor : float, default=1.0
+        Factor of the mean squared error; the stacked protocol takes half of it.
+    """
+
+    def __init__(self, network: nn.Module, *, factor: float = 1.0) -> None:
+        super().__init__()
+        self.network = network
+        self._factor = factor
+        self._generator: torch.Generator | None = None
+
+    def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
+        """Take the noise of this epoch."""
+        self._generator = state.generator
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """One term: the reconstruction error against the clean rows."""
+        output = self.reconstruct(self.drop(batch.rows, CORRUPTION))
+        error = reconstruction_loss(output, batch.rows, weight=batch.row_weight)
+        return {"reconstruction": self._factor * error}
+
+    def reconstruct(self, corrupted: Tensor) -> Tensor:
+        """The rows as the network gives them back."""
+        output: Tensor = self.network(corrupted)
+        return output
+
+    def drop(self, x: Tensor, share: float) -> Tensor:
+        """Set that share of the entries of ``x`` to zero, without rescaling the rest."""
+        return x * (torch.rand(x.shape, generator=self._generator, device=x.device) >= share)
+
+
+@dataclass(frozen=True)
+class JointPretraining:
+    """The whole denoising autoencoder end to end.
+
+    ``min_steps`` keeps small tables from being left half trained: 30 epochs over 1,000 rows would
+    be 120 steps only.
+    """
+
+    epochs: int = 30
+    min_steps: int = 1500
+    learning_rate: float = 1e-3
+    batch_size: int = 256
+
+    def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
+        """Train ``network`` in place."""
+        stage = "pretraining"
+        batches = row_batches(rows, batch_size=self.batch_size, seed=session.seed, stream=stage)
+        session.run_stage(
+            DenoisingObjective(network),
+            batches,
+            stage=stage,
+            recipe=Recipe(learning_rate=self.learning_rate),
+            max_epochs=max(self.epochs, -(-self.min_steps // batches.n_steps)),
+        )
+
+
+@dataclass(frozen=True)
+class StackedPretraining:
+    """Layer by layer, then end to end, as the paper does."""
+
+    layer_epochs: int = 300
+    epochs: int = 500
+    batch_size: int = 256
+    initial_range: float = 0.01
+
+    def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
+        """Train ``network`` in place; needs an encoder and a decoder of Linear layers."""
+        encoder = list(linear_layers(network.encoder))
+        decoder = list(linear_layers(network.decoder))[::-1]
+        _require_mirrored(encoder, decoder)
+        below = rows
+        for depth, (down, up) in enumerate(zip(encoder, decoder, strict=True)):
+            is_last = depth == len(encoder) - 1
+            layer = _Layer(down, up, is_last=is_last, spherical=network.spherical)
+            objective = _LayerObjective(layer, factor=0.5)
+            name = f"pretraining layer {depth + 1}"
+            draw = partial(_reset, layer, self.initial_range, torch_generator(session.seed, name))
+            self._train(objective, below, session, stage=name, epochs=self.layer_epochs, initialise=draw)
+            if not is_last:
+                below = _outputs(layer, below)
+        whole = DenoisingObjective(network, factor=0.5)
+        self._train(whole, rows, session, stage="pretraining end to end", epochs=self.epochs)
+
+    def _train(
+        self,
+        objective: Objective,
+        rows: RowSource,
+        session: Session,
+        *,
+        stage: str,
+        epochs: int,
+        initialise: Callable[[], None] | None = None,
+    ) -> None:
+        session.run_stage(
+            objective,
+            row_batches(rows, batch_size=self.batch_size, seed=session.seed, stream=stage),
+            stage=stage,
+            recipe=Recipe("sgd", learning_rate=0.1, momentum=0.9, decay_every=100),
+            max_epochs=epochs,
+            initialise=initialise,
+        )
+
+
+class _Layer(nn.Module):
+    """One layer of the stack; it trains the very Linear modules of the deep network.
+
+    All codes but the last pass a ReLU; the last is put on the sphere instead. The decoder is linear
+    even where its target is the output of a ReLU.
+    """
+
+    def __init__(self, down: nn.Linear, up: nn.Linear, *, is_last: bool, spherical: bool) -> None:
+        super().__init__()
+        self.down, self.up = down, up
+        self.is_last, self._spherical = is_last, spherical
+
+    def encode(self, x: Tensor) -> Tensor:
+        z: Tensor = self.down(x)
+        if not self.is_last:
+            return F.relu(z)
+        return F.normalize(z.float(), dim=-1, eps=1e-12) if self._spherical else z
+
+
+class _LayerObjective(DenoisingObjective):
+    """Denoising of one layer, with dropout of its hidden code in all layers but the last."""
+
+    network: _Layer
+
+    def reconstruct(self, corrupted: Tensor) -> Tensor:
+        code = self.network.encode(corrupted)
+        if not self.network.is_last:
+            code = self.drop(code, HIDDEN_DROPOUT) / (1.0 - HIDDEN_DROPOUT)
+        output: Tensor = self.network.up(code)
+        return output
+
+
+def _require_mirrored(encoder: list[nn.Linear], decoder: list[nn.Linear]) -> None:
+    down = [(layer.in_features, layer.out_features) for layer in encoder]
+    up = [(layer.out_features, layer.in_features) for layer in decoder]
+    if down != up:
+        raise InvalidParameterError(
+            "pretraining='stacked' needs an encoder made of Linear layers with a mirrored decoder; "
+            "use pretraining='joint' with an encoder of your own."
+        )
+
+
+def _reset(layer: _Layer, bound: float, generator: torch.Generator) -> None:
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            drawn = torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
+            parameter.copy_(drawn)
+
+
+@torch.no_grad()
+def _outputs(layer: _Layer, rows: RowSource) -> RowSource:
+    """The clean codes of all rows, which are the rows of the next layer."""
+    layer.eval()
+    n_codes = layer.down.out_features
+    table = torch.empty(rows.n_rows, n_codes, device=rows.device)
+    for start, stop in blocks(rows.n_rows, 8192):
+        table[start:stop] = layer.encode(rows.block(start, stop))
+    return ResidentRows(table, Scaling.identity())
+
+
+PRETRAINING: dict[str, Callable[[], JointPretraining | StackedPretraining]] = {
+    "joint": JointPretraining,
+    "stacked": StackedPretraining,
+}

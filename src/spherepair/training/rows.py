@@ -1,0 +1,156 @@
+"""Where rows come from: a table on the device, or a table that is streamed a batch at a time.
+
+A row source answers ``gather(index)`` with scaled float32 rows on the device. Rows that fit stay on
+the device; sparse matrices, memory maps and tables too large for the GPU are read batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from spherepair.training.scaling import Scaling
+
+#: Share of the free GPU memory that the rows may take; the rest is for activations.
+RESIDENT_SHARE = 0.5
+
+
+class RowSource(Protocol):
+    """Rows by position, scaled, as float32 on the device."""
+
+    n_rows: int
+    n_features: int
+    device: torch.device
+    index_device: torch.device
+    is_resident: bool
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Rows at ``index`` (on ``index_device``) as a tensor (len(index), n_features)."""
+        ...
+
+    def block(self, start: int, stop: int) -> Tensor:
+        """Consecutive rows; cheaper than gathering them."""
+        ...
+
+
+@dataclass
+class ResidentRows:
+    """Rows held as one tensor on the device, in the type in which they came."""
+
+    table: Tensor
+    scaling: Scaling
+
+    is_resident = True
+
+    def __post_init__(self) -> None:
+        self.n_rows, self.n_features = self.table.shape
+        self.device = self.index_device = self.table.device
+        self._scale = self.scaling.on(self.device)
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Rows at ``index``."""
+        return self._scale(self.table.index_select(0, index))
+
+    def block(self, start: int, stop: int) -> Tensor:
+        """Rows start … stop-1."""
+        return self._scale(self.table[start:stop])
+
+
+class StreamedRows:
+    """Rows read from a NumPy array, memory map or CSR matrix a batch at a time."""
+
+    is_resident = False
+
+    def __init__(self, table: Any, scaling: Scaling, device: torch.device) -> None:
+        self.table = table
+        self.n_rows, self.n_features = table.shape
+        self.device = device
+        self.index_device = torch.device("cpu")
+        self._scale = scaling.on(device)
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Rows at ``index``, densified and moved to the device."""
+        # Sorted access turns a random walk over a memory map into one sweep.
+        order = torch.argsort(index)
+        rows = self._to_device(self.table[index[order].numpy()])
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order))
+        return self._scale(rows.index_select(0, back.to(self.device)))
+
+    def block(self, start: int, stop: int) -> Tensor:
+        """Rows start … stop-1."""
+        return self._scale(self._to_device(self.table[start:stop]))
+
+    def _to_device(self, rows: Any) -> Tensor:
+        dense = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+        if not dense.flags.writeable:
+            dense = dense.copy()  # torch shares memory only with arrays it could write to
+        return torch.from_numpy(_torch_compatible(dense)).to(self.device)
+
+
+def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = True) -> RowSource:
+    """The fitting row source for a validated table ``X``.
+
+    Parameters
+    ----------
+    X : NumPy array, memory map or CSR matrix
+    scaling : Scaling
+    device : torch.device
+    keep : bool, default=True
+        Whether rows are needed again and again, so that a GPU should hold them.
+    """
+    is_cpu = device.type == "cpu"
+    if sparse.issparse(X) or not (is_cpu or (keep and _fits(X, device))):
+        return StreamedRows(X, scaling, device)
+    if is_cpu:
+        # Read-only arrays (memory maps opened with mode "r") cannot be shared with torch.
+        shareable = X.flags.writeable and _is_torch_type(X.dtype)
+        return ResidentRows(torch.from_numpy(X), scaling) if shareable else StreamedRows(X, scaling, device)
+    try:
+        return ResidentRows(_scaled_on_device(X, scaling, device), Scaling.identity())
+    except torch.cuda.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return StreamedRows(X, scaling, device)
+
+
+def blocks(n_rows: int, size: int) -> Iterator[tuple[int, int]]:
+    """Start and stop of consecutive blocks.
+
+    Examples
+    --------
+    >>> list(blocks(5, 2))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    return ((start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+def _scaled_on_device(X: Any, scaling: Scaling, device: torch.device) -> Tensor:
+    """Move a table to the GPU in pieces and scale it there once, so that no step has to."""
+    streamed = StreamedRows(X, scaling, device)
+    table = torch.empty(X.shape, dtype=torch.float32, device=device)
+    for start, stop in blocks(len(X), max(1, 2**26 // max(1, X.shape[1]))):
+        table[start:stop] = streamed.block(start, stop)
+    return table
+
+
+def _fits(X: Any, device: torch.device) -> bool:
+    if device.type != "cuda":
+        return True  # other accelerators share memory with the host
+    free, _ = torch.cuda.mem_get_info(device)
+    return bool(4 * X.shape[0] * X.shape[1] <= RESIDENT_SHARE * free)
+
+
+def _is_torch_type(dtype: np.dtype[Any]) -> bool:
+    return dtype.isnative and dtype.name in {
+        "float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool",
+    }  # fmt: skip
+
+
+def _torch_compatible(dense: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return dense if _is_torch_type(dense.dtype) else dense.astype(np.float32)

@@ -1,0 +1,127 @@
+"""Putting columns on a common footing: learned on fit, kept in the saved model.
+
+    x -> (x - shift) * factor
+
+``"standard"`` gives every column zero mean and unit variance. ``"auto"`` does so only where columns
+are in different units (a table of ages and incomes). Where they share one unit (pixels, tf-idf,
+features that were standardised already) it keeps their relative sizes and only brings the root mean
+square of the whole table to one: standardising pixels would blow up the nearly empty ones at the rim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+#: Columns count as being in one unit while the typical magnitudes stay within this factor.
+SAME_UNIT_FACTOR = 10.0
+#: A common offset larger than this many spreads (years, temperatures in kelvin) is taken away.
+OFFSET_SPREADS = 3.0
+_BLOCK_ELEMENTS = 2**24
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """An affine map of the columns; ``None`` stands for the identity."""
+
+    shift: NDArray[np.float32] | None = None
+    factor: NDArray[np.float32] | None = None
+
+    @classmethod
+    def identity(cls) -> Scaling:
+        """Leave rows as they are."""
+        return cls()
+
+    def on(self, device: torch.device) -> Callable[[Tensor], Tensor]:
+        """The map as a function of tensors on ``device``, giving float32."""
+        if self.shift is None or self.factor is None:
+            return lambda x: x.float()
+        shift = torch.from_numpy(self.shift).to(device)
+        factor = torch.from_numpy(self.factor).to(device)
+        return lambda x: (x.to(torch.float32) - shift) * factor
+
+
+def learn_scaling(X: Any, kind: str) -> Scaling:
+    """Learn the scaling of that kind from a table, a block of rows at a time.
+
+    Parameters
+    ----------
+    X : ndarray, memory map or CSR matrix of shape (n_rows, n_features)
+    kind : {"auto", "standard", "none"}
+    """
+    if kind == "none":
+        return Scaling.identity()
+    columns = _column_statistics(X)
+    if kind == "standard" or not _same_unit(columns):
+        return _per_column(columns)
+    return _common(columns)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
+    largest: NDArray[np.float64]
+
+
+def _column_statistics(X: Any) -> _Columns:
+    """Mean, standard deviation and largest magnitude of every column in two passes.
+
+    The second pass takes the variance about the mean: sums of squares alone would lose it for
+    columns such as time stamps, whose offset is a million times their spread.
+    """
+    n_rows, n_features = X.shape
+    size = max(1, _BLOCK_ELEMENTS // max(1, n_features))
+    starts = range(0, n_rows, size)
+    total, largest = np.zeros(n_features), np.zeros(n_features)
+    for start in starts:
+        block = _dense(X[start : start + size])
+        total += block.sum(axis=0)
+        np.maximum(largest, np.abs(block).max(axis=0), out=largest)
+    mean = total / n_rows
+    squares = np.zeros(n_features)
+    for start in starts:
+        block = _dense(X[start : start + size])
+        squares += np.square(block - mean).sum(axis=0)
+    return _Columns(mean, np.sqrt(squares / n_rows), largest)
+
+
+def _dense(block: Any) -> NDArray[np.float64]:
+    dense = block.toarray() if sparse.issparse(block) else np.asarray(block)
+    return dense.astype(np.float64, copy=False)
+
+
+def _varies(columns: _Columns) -> NDArray[np.bool_]:
+    # Constant columns come out with a spread of rounding size; dividing by it would make noise.
+    return np.asarray(columns.std > 1e-7 * np.maximum(columns.largest, 1e-30), dtype=bool)
+
+
+def _same_unit(columns: _Columns) -> bool:
+    largest = columns.largest[_varies(columns)]
+    if len(largest) < 2:
+        return False
+    low, middle = np.quantile(largest, [0.25, 0.5])
+    return bool(largest.max() <= SAME_UNIT_FACTOR * middle and middle <= SAME_UNIT_FACTOR * low)
+
+
+def _per_column(columns: _Columns) -> Scaling:
+    factor = np.zeros_like(columns.std)
+    np.divide(1.0, columns.std, out=factor, where=_varies(columns))
+    return Scaling(columns.mean.astype(np.float32), factor.astype(np.float32))
+
+
+def _common(columns: _Columns) -> Scaling:
+    spread = float(np.sqrt(np.mean(np.square(columns.std))))
+    shift = np.zeros_like(columns.mean)
+    if np.abs(columns.mean.mean()) > OFFSET_SPREADS * spread:
+        shift = columns.mean
+    size = float(np.sqrt(np.mean(np.square(columns.std) + np.square(columns.mean - shift))))
+    factor = np.full_like(shift, 1.0 / size if size > 0 else 0.0)
+    return Scaling(shift.astype(np.float32), factor.astype(np.float32))
