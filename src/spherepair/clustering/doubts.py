@@ -58,14 +58,14 @@ def find_doubts(
     'raise embedding_dim to 6 or more'
     """
     linked = rows[np.unique(cannot_link)]
-    sample = rows[sample_rows(len(rows), settings.DOUBT_ROWS, rng=rng)]
+    sample = rng.permutation(rows[sample_rows(len(rows), settings.DOUBT_ROWS, rng=rng)])
     if len(linked) > settings.DOUBT_ROWS:
         linked = linked[sample_rows(len(linked), settings.DOUBT_ROWS, rng=rng)]
     doubts = [
         *_few_pairs(len(cannot_link), n_clusters),
         *_no_room(rows.shape[1], n_clusters, shares=shares),
         *_uncovered(sample, linked),
-        *_unequal(sample, n_clusters),
+        *_unequal(sample[: settings.DOUBT_TREE_ROWS], n_clusters),
     ]
     return sorted(doubts, key=lambda doubt: doubt.ceiling)
 

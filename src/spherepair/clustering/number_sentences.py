@@ -84,6 +84,6 @@ def _doubt(candidates: list[tuple[int, float]], doubts: list[Doubt], *, n_pairs:
     odds = np.log(candidates[0][1] / max(candidates[1][1], 1e-9)) if len(candidates) > 1 else 1.0
     growth = float(np.clip(np.log(19.0) / max(odds, 0.1) - 1.0, 0.25, 4.0))
     return (
-        f"{rival} explains the pairs almost as well: about {round_up(int(growth * n_pairs))} more "
+        f"{rival} cannot be ruled out: about {round_up(int(growth * n_pairs))} more "
         "cannot-links would help"
     )

@@ -55,6 +55,7 @@ CONSENSUS_COEFFICIENTS = {
 
 # Doubts: rows looked at, limits, and the confidence that is left at most.
 DOUBT_ROWS = 1000
+DOUBT_TREE_ROWS = 500
 LINKS_PER_BORDER = 4
 LARGEST_SHARE_AT_THE_END = 0.3
 LARGEST_UNCOVERED_SHARE = 0.01

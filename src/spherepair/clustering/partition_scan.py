@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import cut_tree
+from scipy.cluster.hierarchy import fcluster
 from scipy.spatial.distance import pdist, squareform
 
 from spherepair.clustering.lifetime import lifetimes, ward_tree
@@ -106,10 +106,10 @@ def scan_partitions(
 def _scan_once(sample: Floats, linked: Floats, *, ends: Integers, max_clusters: int) -> Floats:
     """Return merged, split, silhouette and lifetime of one sample, shape (4, max_clusters - 1)."""
     tree = ward_tree(sample)
-    cuts = cut_tree(tree, n_clusters=np.arange(2, max_clusters + 1))  # (n, max_clusters - 1)
     distances = squareform(pdist(sample).astype(np.float32))
     found = np.empty((4, max_clusters - 1))
-    for place, cut in enumerate(cuts.T):
+    for place in range(max_clusters - 1):
+        cut = fcluster(tree, place + 2, "maxclust") - 1
         labels, centres = kmeans_steps(sample, cut, n_steps=SCAN_KMEANS_STEPS)
         counts = link_counts(nearest_centre(linked, centres)[ends], len(centres))
         found[:2, place] = merge_evidence(counts), split_evidence(counts)

@@ -140,7 +140,9 @@ def _resampling_weights(
     given = np.ones(n_pairs) if weight is None else weight / weight.mean()
     if n_resamples == 0 or rng is None:
         return given[None]
-    return np.vstack([given, given * rng.poisson(1.0, size=(n_resamples, n_pairs))])
+    resampled = given * rng.poisson(1.0, size=(n_resamples, n_pairs))
+    resampled[resampled.sum(axis=1) == 0] = given  # one pair alone is drawn zero times now and then
+    return np.vstack([given, resampled])
 
 
 def _kept_tail(n_pairs: int, *, largest_ratio: float, weighted: bool) -> int:

@@ -1,0 +1,91 @@
+"""K-means and the assigners."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from spherepair.clustering import kmeans as kmeans_module
+from spherepair.clustering.assigners import (
+    mean_directions,
+    nearest_direction,
+    resolve_assigner,
+    unit_rows,
+)
+from spherepair.clustering.kmeans import kmeans
+from spherepair.errors import InvalidParameterError
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 3, 10])
+def test_inertia_is_as_good_as_scikit_learns(n_clusters):
+    X = load_digits().data.astype(np.float32)
+    ours = kmeans(torch.from_numpy(X), n_clusters, generator=generator(), n_init=10)
+    theirs = KMeans(n_clusters, n_init=10, random_state=0).fit(X)
+    assert ours.inertia == pytest.approx(theirs.inertia_ / len(X), rel=2e-3)
+
+
+def test_the_same_generator_gives_the_same_centres():
+    x = torch.from_numpy(load_digits().data.astype(np.float32))
+    first, second = (kmeans(x, 10, generator=generator(3)).centers for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_chunks_and_the_contest_on_a_sample_give_the_same_clusters(monkeypatch):
+    X, y = make_blobs(3000, centers=6, n_features=5, cluster_std=0.5, random_state=0)
+    monkeypatch.setattr(kmeans_module, "CHUNK_ENTRIES", 500)
+    monkeypatch.setattr(kmeans_module, "CONTEST_ROWS", 400)
+    x = torch.from_numpy(X.astype(np.float32))
+    centers = kmeans(x, 6, generator=generator()).centers
+    assert adjusted_rand_score(y, torch.cdist(x, centers).argmin(dim=1)) == 1.0
+
+
+def test_duplicated_rows_do_not_break_the_start():
+    x = torch.ones(20, 3)
+    assert torch.isfinite(kmeans(x, 4, generator=generator()).centers).all()
+
+
+@pytest.fixture
+def sphere():
+    X, y = make_blobs(300, centers=4, n_features=6, cluster_std=0.4, random_state=1)
+    return unit_rows(X), y
+
+
+@pytest.mark.parametrize("clustering", ["kmeans", "ward", AgglomerativeClustering(), KMeans(n_init=3)])
+def test_assigners_find_separated_clusters(clustering, sphere):
+    embedding, y = sphere
+    found = resolve_assigner(clustering).assign(embedding, 4, seed=0)
+    assert adjusted_rand_score(y, found.labels) == 1.0
+    np.testing.assert_allclose(np.linalg.norm(found.centers, axis=1), 1.0, rtol=1e-5)
+    assert (nearest_direction(embedding, found.centers) == found.labels).all()
+
+
+def test_noise_of_a_clusterer_stays_noise(sphere):
+    embedding, _ = sphere
+    lonely = np.vstack([embedding, -embedding.mean(axis=0, keepdims=True)]).astype(np.float32)
+    found = resolve_assigner(DBSCAN(eps=0.3)).assign(unit_rows(lonely), 4, seed=0)
+    assert -1 in found.labels
+    assert len(found.centers) == len(set(found.labels) - {-1})
+
+
+def test_a_clusterer_that_sees_only_noise_is_an_error(sphere):
+    with pytest.raises(InvalidParameterError, match="noise"):
+        resolve_assigner(DBSCAN(eps=1e-9, min_samples=5)).assign(sphere[0], 4, seed=0)
+
+
+def test_unknown_clustering_is_refused():
+    with pytest.raises(InvalidParameterError, match="clustering must be"):
+        resolve_assigner("spectral")
+
+
+def test_mean_directions_leave_noise_out():
+    embedding = np.array([[1, 0], [0, 1], [0, -1]], dtype=np.float32)
+    centers = mean_directions(embedding, np.array([0, 1, -1]))
+    np.testing.assert_allclose(centers, [[1, 0], [0, 1]])

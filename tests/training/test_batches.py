@@ -1,0 +1,89 @@
+"""Batches: fixed shapes, every pair equally often, padding of weight zero."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from spherepair.training.batches import Batches, PairTensors, row_batches
+from spherepair.training.rows import ResidentRows
+from spherepair.training.scaling import Scaling
+
+
+def make_rows(n: int = 50, n_features: int = 3) -> ResidentRows:
+    """Row i holds the number i in every column."""
+    table = torch.arange(n, dtype=torch.float32)[:, None].expand(n, n_features).contiguous()
+    return ResidentRows(table, Scaling.identity())
+
+
+def make_pairs(n: int) -> PairTensors:
+    left = torch.arange(n)
+    return PairTensors(left, left + 1, left % 2 == 0, 1.0 + left.float())
+
+
+def collect(batches: Batches, epoch: int = 0):
+    batches.start_epoch(epoch)
+    return [batches.next() for _ in range(batches.n_steps)]
+
+
+def make_batches(n_pairs: int, n_steps: int, *, pairs_per_step: int = 8, seed: int = 0) -> Batches:
+    return Batches(
+        make_rows(), make_pairs(n_pairs), pairs_per_step=pairs_per_step, rows_per_step=6,
+        n_steps=n_steps, seed=seed, stream="pairs",
+    )  # fmt: skip
+
+
+def test_one_pass_shows_every_pair_once_with_its_link_and_weight():
+    seen = []
+    for batch in collect(make_batches(20, 3)):
+        left, right, _ = batch.split(batch.x[:, 0])
+        real = batch.pair_weight > 0
+        seen += left[real].tolist()
+        assert torch.equal(right[real], left[real] + 1)
+        assert torch.equal(batch.is_must_link[real], left[real] % 2 == 0)
+        assert torch.equal(batch.pair_weight[real], 1.0 + left[real])
+    assert sorted(seen) == list(range(20))
+
+
+def test_the_short_batch_is_padded_with_weight_zero():
+    batches = collect(make_batches(20, 3))
+    assert [int((b.pair_weight > 0).sum()) for b in batches] == [8, 8, 4]
+    assert {tuple(b.x.shape) for b in batches} == {(22, 3)}
+
+
+def test_few_pairs_are_shown_equally_often():
+    counts = np.zeros(5, dtype=int)
+    for batch in collect(make_batches(5, 10, pairs_per_step=4)):
+        left, _, _ = batch.split(batch.x[:, 0])
+        np.add.at(counts, left[batch.pair_weight > 0].long().numpy(), 1)
+    assert counts.tolist() == [8] * 5
+
+
+def test_rows_of_an_epoch_are_drawn_without_repetition_while_they_last():
+    drawn = torch.cat([batch.row_index for batch in collect(make_batches(20, 3))])
+    assert len(torch.unique(drawn)) == 18
+
+
+def test_an_epoch_depends_on_seed_and_number_alone():
+    first, again = collect(make_batches(20, 3), 7), collect(make_batches(20, 3), 7)
+    assert all(torch.equal(a.x, b.x) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0].x, collect(make_batches(20, 3), 8)[0].x)
+    assert not torch.equal(first[0].x, collect(make_batches(20, 3, seed=1), 7)[0].x)
+
+
+@pytest.mark.parametrize(("n_rows", "batch_size"), [(50, 16), (48, 16), (5, 16)])
+def test_row_batches_show_every_row_once(n_rows, batch_size):
+    batches = row_batches(make_rows(n_rows), batch_size=batch_size, seed=0, stream="pretraining")
+    parts = collect(batches)
+    seen = torch.cat([b.row_index[b.row_weight > 0] for b in parts])
+    assert sorted(seen.tolist()) == list(range(n_rows))
+    assert all(len(b.is_must_link) == 0 for b in parts)
+
+
+def test_a_sweep_covers_all_pairs_and_rows_in_order(monkeypatch):
+    monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", 16)
+    parts = list(make_batches(20, 3).sweep())
+    assert len(parts) > 1
+    assert torch.cat([b.row_index for b in parts]).tolist() == list(range(50))
+    assert sum(len(b.is_must_link) for b in parts) == 20

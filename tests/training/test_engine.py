@@ -1,0 +1,131 @@
+"""The training loop: named terms, history, clipping, stopping, resuming, divergence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import spherepair
+from spherepair.errors import TrainingDivergedError
+from spherepair.training.batches import Batches, PairTensors
+from spherepair.training.engine import Objective, Recipe, train
+from spherepair.training.hardware import Hardware
+from spherepair.training.rows import ResidentRows
+from spherepair.training.scaling import Scaling
+from spherepair.training.stopping import ReleasedCodeRule, SettledRule
+
+CPU = Hardware(torch.device("cpu"), "float32")
+
+
+class Quadratic(Objective):
+    """Two named terms in one parameter; the minimum of their sum is at 1."""
+
+    def __init__(self, start: float = 5.0) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.tensor(start))
+        self.epochs: list[int] = []
+
+    def on_epoch_start(self, epoch, state):
+        self.epochs.append(epoch)
+
+    def terms(self, batch):
+        return {"pull": (self.value - 1.0).square(), "tax": 0.0 * batch.x.sum()}
+
+
+def make_batches(n_steps: int = 4) -> Batches:
+    rows = ResidentRows(torch.ones(10, 2), Scaling.identity())
+    return Batches(
+        rows, PairTensors.none(), pairs_per_step=0, rows_per_step=2, n_steps=n_steps, seed=0, stream="x"
+    )
+
+
+def run(objective, **kwargs):
+    options = {"stage": "test", "recipe": Recipe(learning_rate=0.1), "max_epochs": 5, "hardware": CPU, "seed": 0}
+    return train(objective, make_batches(), **(options | kwargs))
+
+
+def test_records_name_every_term_and_the_loss_is_their_sum():
+    records = run(Quadratic())
+    assert [r["epoch"] for r in records] == [0, 1, 2, 3, 4]
+    for record in records:
+        assert set(record) == {"stage", "epoch", "loss", "pull", "tax", "seconds"}
+        assert record["loss"] == pytest.approx(record["pull"] + record["tax"])
+    assert records[-1]["loss"] < records[0]["loss"]
+
+
+def test_the_objective_is_told_of_every_epoch():
+    objective = Quadratic()
+    run(objective)
+    assert objective.epochs == [0, 1, 2, 3, 4]
+
+
+def test_a_step_is_plain_gradient_descent():
+    objective = Quadratic(start=5.0)
+    train(
+        objective, make_batches(1), stage="s", recipe=Recipe("sgd", learning_rate=0.1), max_epochs=1,
+        hardware=CPU, seed=0,
+    )  # fmt: skip
+    assert objective.value.item() == pytest.approx(5.0 - 0.1 * 2 * (5.0 - 1.0))
+
+
+def test_gradients_are_clipped_to_the_norm():
+    objective = Quadratic(start=5.0)
+    train(
+        objective, make_batches(1), stage="s", recipe=Recipe("sgd", learning_rate=0.1, clip_norm=1.0),
+        max_epochs=1, hardware=CPU, seed=0,
+    )  # fmt: skip
+    assert objective.value.item() == pytest.approx(5.0 - 0.1, rel=1e-5)
+
+
+def test_the_rate_decays_in_steps():
+    recipe = Recipe("sgd", learning_rate=0.1, decay_every=2)
+    assert [recipe.rate(e) for e in range(5)] == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001])
+
+
+def test_a_rule_on_a_term_ends_training():
+    rule = SettledRule(min_epochs=1, settled=1.0, patience=1, watches="pull")
+    records = run(Quadratic(), max_epochs=100, stopping=rule)
+    assert records[-1]["pull"] < 1.0
+    assert all(r["pull"] >= 1.0 for r in records[:-1])
+
+
+def test_a_rule_on_the_objective_sees_it_before_the_epoch():
+    seen = []
+
+    class Spy(ReleasedCodeRule):
+        def should_stop(self, values):
+            seen.append(list(values))
+            return False
+
+    run(Quadratic(start=5.0), max_epochs=2, stopping=Spy())
+    assert seen[0] == pytest.approx([16.0])
+    assert len(seen[1]) == 2
+
+
+def test_monitors_see_the_state_after_every_epoch():
+    seen = []
+    run(Quadratic(), monitors=[lambda state: seen.append((state.stage, state.epoch))])
+    assert seen == [("test", n) for n in range(1, 6)]
+
+
+def test_divergence_is_an_error_that_says_what_to_do():
+    class Broken(Quadratic):
+        def terms(self, batch):
+            return {"pull": self.value * float("nan")}
+
+    with pytest.raises(TrainingDivergedError, match="lower learning_rate"):
+        run(Broken())
+
+
+def test_there_is_one_training_loop_in_the_package():
+    root = Path(spherepair.__file__).parent
+    found = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if re.search(r"\.backward\(\)|optimizer\.step\(\)", path.read_text(encoding="utf-8"))
+    }
+    assert {name for name in found if name != "training/engine.py"} == set()

@@ -1,0 +1,93 @@
+"""Pretraining lowers the reconstruction error, layer by layer or all at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from spherepair.errors import InvalidParameterError
+from spherepair.losses import reconstruction_loss
+from spherepair.networks import Autoencoder, build_autoencoder
+from spherepair.training.hardware import Hardware
+from spherepair.training.pretraining import (
+    DenoisingObjective,
+    JointPretraining,
+    StackedPretraining,
+)
+from spherepair.training.rows import open_rows
+from spherepair.training.scaling import learn_scaling
+from spherepair.training.session import Session
+
+CPU = Hardware(torch.device("cpu"), "float32")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X = load_digits().data.astype(np.float32)
+    return open_rows(X, learn_scaling(X, "auto"), CPU.device)
+
+
+def make_network():
+    return build_autoencoder(64, 6, hidden_dims=(40, 20), generator=torch.Generator().manual_seed(0))
+
+
+def error(network, rows):
+    x = rows.block(0, rows.n_rows)
+    with torch.no_grad():
+        return reconstruction_loss(network(x), x).item()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        JointPretraining(epochs=5, min_steps=800, learning_rate=3e-3),
+        StackedPretraining(layer_epochs=30, epochs=60),
+    ],
+)
+def test_pretraining_explains_most_of_the_variance(method, rows):
+    network = make_network()
+    session = Session(network, CPU, seed=0)
+    x = rows.block(0, rows.n_rows)
+    variance = (x - x.mean(dim=0)).square().mean().item()
+    method.run(network, rows, session)
+    assert error(network, rows) < 0.8 * variance
+
+
+def test_joint_pretraining_makes_enough_steps_on_small_tables(rows):
+    session = Session(make_network(), CPU, seed=0)
+    JointPretraining(epochs=2, min_steps=40).run(session.network, rows, session)
+    assert len(session.history) == 5  # 40 steps at 8 an epoch
+
+
+def test_stacked_pretraining_trains_every_layer_then_the_whole(rows):
+    session = Session(make_network(), CPU, seed=0)
+    StackedPretraining(layer_epochs=2, epochs=1).run(session.network, rows, session)
+    stages = list(dict.fromkeys(record["stage"] for record in session.history))
+    assert stages == [f"pretraining layer {i}" for i in (1, 2, 3)] + ["pretraining end to end"]
+    assert all(np.isfinite(record["loss"]) for record in session.history)
+
+
+def test_stacked_layers_are_trained_in_the_deep_network_itself(rows):
+    network = make_network()
+    session = Session(network, CPU, seed=0)
+    StackedPretraining(layer_epochs=1, epochs=1, initial_range=0.01).run(network, rows, session)
+    # U(-0.01, 0.01) plus a few steps: far from the wide default initialisation of 1/sqrt(20).
+    assert network.encoder[4].weight.abs().mean() < 0.1
+
+
+def test_stacking_an_encoder_that_is_not_mirrored_is_refused(rows):
+    network = Autoencoder(nn.Linear(64, 6), make_network().decoder)
+    with pytest.raises(InvalidParameterError, match="joint"):
+        StackedPretraining().run(network, rows, Session(network, CPU, seed=0))
+
+
+def test_corruption_drops_the_stated_share_and_keeps_the_rest():
+    objective = DenoisingObjective(nn.Identity())
+    objective._generator = torch.Generator().manual_seed(0)
+    x = torch.full((200, 200), 3.0)
+    dropped = objective.drop(x, 0.2)
+    assert (dropped == 0).float().mean().item() == pytest.approx(0.2, abs=0.01)
+    assert set(dropped.unique().tolist()) == {0.0, 3.0}
