@@ -1,6 +1,6 @@
 """Does a captured step give the numbers of an eager one, and how much faster is it?
 
-    PYTHONPATH=src python bench/capture_check.py
+    PYTHONPATH=src python bench/capture_check.py [tf32] [bfloat16] [float32]
 
 Prints, for each stage, the time per step eager and captured, and the largest difference of the loss.
 Needs a CUDA GPU.
@@ -8,6 +8,7 @@ Needs a CUDA GPU.
 
 from __future__ import annotations
 
+import sys
 import time
 
 import numpy as np
@@ -58,25 +59,23 @@ def fit(n_pairs: int, pretraining: object, precision: str, *, captured: bool) ->
 
 def main() -> None:
     print(torch.__version__, torch.cuda.get_device_name())
-    for precision in ("tf32", "bfloat16", "float32"):
+    for precision in sys.argv[1:] or ["tf32", "bfloat16", "float32"]:
         for pretraining in (
             JointPretraining(epochs=4),
             StackedPretraining(layer_epochs=4, epochs=4),
         ):
             eager, eager_seconds = fit(10_000, pretraining, precision, captured=False)
             fast, fast_seconds = fit(10_000, pretraining, precision, captured=True)
-            print(
-                f"{precision} {type(pretraining).__name__}: fit {eager_seconds:.2f} s eager, {fast_seconds:.2f} s captured"
-            )
+            name = type(pretraining).__name__
+            print(f"{precision} {name}: fit {eager_seconds:.2f} s eager, {fast_seconds:.2f} s captured")
             for stage in dict.fromkeys(record["stage"] for record in eager):
                 a = [r for r in eager if r["stage"] == stage]
                 b = [r for r in fast if r["stage"] == stage]
                 n_steps = 40 if stage == "pairs" else 235
                 gap = max(abs(p["loss"] - q["loss"]) / abs(p["loss"]) for p, q in zip(a, b, strict=True))
                 us = [1e6 * min(r["seconds"] for r in part[1:]) / n_steps for part in (a, b)]
-                print(
-                    f"  {stage:24s} step {us[0]:7.0f} us eager, {us[1]:7.0f} us captured, loss differs by {gap:.1e}"
-                )
+                speed = f"step {us[0]:7.0f} us eager, {us[1]:7.0f} us captured"
+                print(f"  {stage:24s} {speed}, loss differs by {gap:.1e}")
 
 
 if __name__ == "__main__":

@@ -69,9 +69,7 @@ def test_labels_score_one_against_themselves(labels):
 def test_accuracy_equals_dense_hungarian_on_larger_tables(n_classes, n_clusters):
     rng = np.random.default_rng(0)
     y_true = rng.integers(0, n_classes, 3000)
-    y_pred = np.where(
-        rng.random(3000) < 0.5, y_true % n_clusters, rng.integers(0, n_clusters, 3000)
-    )
+    y_pred = np.where(rng.random(3000) < 0.5, y_true % n_clusters, rng.integers(0, n_clusters, 3000))
     table = np.zeros((n_classes, n_clusters))
     np.add.at(table, (y_true, y_pred), 1)
     matched = table[linear_sum_assignment(table, maximize=True)].sum()

@@ -127,9 +127,7 @@ def test_must_link_deviation_equals_the_printed_formula_in_high_precision(total)
 def test_deviations_follow_the_square_root_law(total):
     series = 2 * math.sqrt(total) * (1 - total / 12)
     assert theory.must_link_deviation(total / 4, 4) == pytest.approx(series, rel=1e-9)
-    assert theory.cannot_link_deviation(total / 4, 4, omega=1.5) == pytest.approx(
-        series / 1.5, rel=1e-9
-    )
+    assert theory.cannot_link_deviation(total / 4, 4, omega=1.5) == pytest.approx(series / 1.5, rel=1e-9)
 
 
 @settings(deadline=None)
@@ -139,9 +137,7 @@ def test_pairs_at_the_deviation_use_up_the_whole_loss(total, n_pairs, omega):
     theta = theory.must_link_deviation(epsilon, n_pairs)
     assert -math.log((math.cos(theta) + 1) / 2) / n_pairs == pytest.approx(epsilon, rel=1e-6)
     theta = math.pi / omega - theory.cannot_link_deviation(epsilon, n_pairs, omega=omega)
-    assert -math.log(1 - (math.cos(omega * theta) + 1) / 2) / n_pairs == pytest.approx(
-        epsilon, rel=1e-6
-    )
+    assert -math.log(1 - (math.cos(omega * theta) + 1) / 2) / n_pairs == pytest.approx(epsilon, rel=1e-6)
 
 
 def test_no_loss_leaves_no_deviation():
@@ -174,9 +170,7 @@ def test_centred_angles_agree_with_the_printed_formula(counts):
     square_sum = np.sum(p**2)
     norms = np.sqrt(1 - 2 * p + square_sum)
     cosine = (square_sum - p[:, None] - p) / np.outer(norms, norms)
-    assert_allclose(
-        off_diagonal(np.cos(theory.centred_angles(counts))), off_diagonal(cosine), atol=1e-12
-    )
+    assert_allclose(off_diagonal(np.cos(theory.centred_angles(counts))), off_diagonal(cosine), atol=1e-12)
 
 
 def test_two_clusters_of_any_size_are_opposite():

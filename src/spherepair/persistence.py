@@ -12,11 +12,13 @@ import json
 import os
 import secrets
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from spherepair.errors import ModelFileError
@@ -29,7 +31,7 @@ FORMAT_VERSION = 1
 
 def write_model(folder: str | Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write a model folder; an older model of that name is replaced only once the new one is whole."""
-    target = Path(folder)
+    target = Path(folder).resolve()  # "." has no name, and a link to a model is followed
     _refuse_foreign_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -62,7 +64,7 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{path / MODEL_FILE} was altered after it was saved; fit or copy the model again."
         )
     weights = path / WEIGHTS_FILE
-    if not weights.exists():
+    if not weights.is_file():
         raise ModelFileError(f"{path} has no {WEIGHTS_FILE}; the model was not copied whole.")
     if manifest.get("weights_sha256") != _digest(weights):
         raise ModelFileError(
@@ -73,9 +75,12 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def write_tensor_file(file: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write tensors and JSON into one safetensors file, through a temporary name."""
-    fresh = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")
+    # Always the same name: what a killed process left behind is overwritten by the next.
+    fresh = file.with_name(f".{file.name}.tmp")
+    plain = _contiguous(tensors)
+    metadata = {"manifest": _to_json(manifest), "crc32": str(_checksum(plain))}
     try:
-        safetensors.torch.save_file(_contiguous(tensors), fresh, metadata={"manifest": _to_json(manifest)})
+        safetensors.torch.save_file(plain, fresh, metadata=metadata)
         os.replace(fresh, file)
     finally:
         fresh.unlink(missing_ok=True)
@@ -85,18 +90,23 @@ def read_tensor_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read what :func:`write_tensor_file` wrote."""
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
-            manifest = json.loads((opened.metadata() or {})["manifest"])
-            return manifest, {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (safetensors.SafetensorError, KeyError, ValueError, OSError) as error:
+            metadata = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        manifest = json.loads(metadata["manifest"])
+        is_whole = int(metadata["crc32"]) == _checksum(tensors) and isinstance(manifest, dict)
+    except (safetensors.SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
         raise ModelFileError(f"{file} cannot be read ({error}); remove it to start anew.") from error
+    if not is_whole:
+        raise ModelFileError(f"{file} was altered after it was written; remove it to start anew.")
+    return manifest, tensors
 
 
 def _read_manifest(file: Path) -> dict[str, Any]:
-    if not file.exists():
+    if not file.is_file():
         raise ModelFileError(f"{file.parent} is not a saved model: it has no {MODEL_FILE}.")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ModelFileError(f"{file} cannot be read ({error}); copy the model again.") from error
     if not isinstance(manifest, dict):
         raise ModelFileError(f"{file} is not the description of a model; copy the model again.")
@@ -121,7 +131,11 @@ def _swap(fresh: Path, target: Path) -> None:
         return
     old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
     os.replace(target, old)
-    os.replace(fresh, target)
+    try:
+        os.replace(fresh, target)
+    except BaseException:
+        os.replace(old, target)
+        raise
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -133,6 +147,14 @@ def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def _digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _checksum(tensors: dict[str, Tensor]) -> int:
+    """A checksum fast enough to be taken after every epoch."""
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, total)
+    return total
 
 
 def _json_digest(content: dict[str, Any]) -> str:

@@ -53,9 +53,7 @@ def test_ideal_simplex_without_any_noise_is_found(embedding):
 def test_noise_without_clusters_gives_low_confidence(seed):
     rng = np.random.default_rng(seed)
     left, right = rng.integers(2000, size=(2, 1000))
-    pairs = SimpleNamespace(
-        left=left, right=right, is_must_link=rng.random(1000) < 0.1, weight=np.ones(1000)
-    )
+    pairs = SimpleNamespace(left=left, right=right, is_must_link=rng.random(1000) < 0.1, weight=np.ones(1000))
     found = infer_n_clusters(rng.normal(size=(2000, 20)), pairs, random_state=0)
     assert found.confidence < 0.7
 

@@ -89,9 +89,7 @@ def test_pair_with_double_weight_counts_as_two_pairs():
     left, right = np.arange(30), np.arange(30, 60)
     times = np.where(np.arange(30) < 10, 2, 1)
     weighted = tail_angles(rows, left, right=right, weight=times.astype(float), tail_ratios=(1.0,))
-    repeated = tail_angles(
-        rows, np.repeat(left, times), right=np.repeat(right, times), tail_ratios=(1.0,)
-    )
+    repeated = tail_angles(rows, np.repeat(left, times), right=np.repeat(right, times), tail_ratios=(1.0,))
     np.testing.assert_allclose(weighted.curves, repeated.curves, atol=1e-9)
 
 
@@ -101,8 +99,7 @@ def test_resamples_scatter_around_the_curve_and_repeat_with_the_seed():
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     left, right = rng.integers(500, size=(2, 2000))
     first, second = (
-        tail_angles(rows, left, right=right, n_resamples=30, rng=np.random.default_rng(1))
-        for _ in range(2)
+        tail_angles(rows, left, right=right, n_resamples=30, rng=np.random.default_rng(1)) for _ in range(2)
     )
     np.testing.assert_array_equal(first.resampled, second.resampled)
     spread = first.resampled[0].std(axis=0)

@@ -131,9 +131,7 @@ def test_kept_classes_keep_labels_order_and_split(features):
 
 @pytest.mark.parametrize("classes", [[], [7], [0, 9]])
 def test_unknown_classes_are_refused(features, classes):
-    with pytest.raises(
-        InvalidParameterError, match=r"classes must be taken from \[0, 1, 2, 3, 4\]"
-    ):
+    with pytest.raises(InvalidParameterError, match=r"classes must be taken from \[0, 1, 2, 3, 4\]"):
         keep_classes(features, classes)
 
 

@@ -1,8 +1,8 @@
 """Verdicts on the number of clusters: the paper's three ways, and all evidence together.
 
-The consensus reads four things off one embedding: the plateau of the tail angles, the gap in the
-spectrum of the centred rows (K - 1 large eigenvalues), what the cannot-links say for and against
-each partition, and the shape of the partitions (silhouette, lifetime).
+The consensus reads three things off one embedding: the plateau of the tail angles, what the
+cannot-links say against each partition of the linked rows, and the shape of these partitions
+(silhouette, lifetime).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spherepair.clustering import number_settings as settings
 from spherepair.clustering.candidates import Verdict, candidate_shares
 from spherepair.clustering.lifetime import lifetime_curves
-from spherepair.clustering.partition_scan import PartitionScan, merge_evidence, scan_partitions
+from spherepair.clustering.partition_scan import PartitionScan, scan_partitions
 from spherepair.clustering.plateau import plateau_features
 from spherepair.clustering.silhouette import silhouette_curves
 from spherepair.clustering.tail_angles import TailAngles, tail_angles
@@ -85,8 +85,7 @@ def consensus_verdict(problem: Problem) -> Verdict:
     )
     features = {
         **_tail_features(angles, problem.max_clusters),
-        **spectrum_features(problem.rows[np.unique(problem.cannot_link)], problem.max_clusters),
-        **pair_features(scan, len(problem.cannot_link)),
+        **pair_features(scan),
         **silhouette_features(scan.silhouette),
         **lifetime_features(scan.lifetime),
     }
@@ -94,55 +93,28 @@ def consensus_verdict(problem: Problem) -> Verdict:
     return Verdict(*_curve_and_spread(angles, problem.tail_ratio), shares)
 
 
-def spectrum_features(rows: Floats, max_clusters: int) -> dict[str, Floats]:
-    """Gap after the (K' - 1)th eigenvalue of the centred rows, as a logarithm of the ratio.
-
-    Examples
-    --------
-    >>> gaps = spectrum_features(np.repeat(np.eye(4), 2, axis=0), 4)["spectrum_gap"]
-    >>> int(gaps.argmax()) + 2
-    4
-    """
-    centred = rows - rows.mean(axis=0)
-    values = np.linalg.eigvalsh(centred.T @ centred / len(rows))[::-1]
-    logs = np.log(np.maximum(values, settings.SMALLEST_EIGENVALUE))
-    following = np.append(logs[1:], np.log(settings.SMALLEST_EIGENVALUE))
-    return {"spectrum_gap": (logs - following)[: max_clusters - 1]}
-
-
-def pair_features(scan: PartitionScan, n_cannot_links: int) -> dict[str, Floats]:
-    """What cannot-links say against K' clusters, and against one fewer and one more."""
+def pair_features(scan: PartitionScan) -> dict[str, Floats]:
+    """What the cannot-links say against K' clusters, and against one more."""
     merged = np.log1p(scan.merged).mean(axis=0)
     split = np.log1p(scan.split).mean(axis=0)
-    one_cluster = np.log1p(merge_evidence(np.array([[2.0 * n_cannot_links]])))
     return {
         "merged": merged,
-        "merged_before": np.concatenate([[one_cluster], merged[:-1]]),
         "split": split,
         "split_after": np.concatenate([split[1:], split[-1:]]),
     }
 
 
 def silhouette_features(curves: Floats) -> dict[str, Floats]:
-    """Mean silhouette below its best, and its bend at K', in units of its range over K'."""
+    """Mean silhouette below its best, in units of its range over K'."""
     mean = curves.mean(axis=0)
     extent = max(np.ptp(mean), settings.SMALLEST_SILHOUETTE_RANGE)
-    before = np.concatenate([[0.0], mean[:-1]])  # one cluster has no silhouette: 0
-    after = np.concatenate([mean[1:], mean[-1:]])
-    return {
-        "silhouette": (mean - mean.max()) / extent,
-        "silhouette_bend": (2 * mean - before - after) / extent,
-    }
+    return {"silhouette": (mean - mean.max()) / extent}
 
 
 def lifetime_features(curves: Floats) -> dict[str, Floats]:
-    """Lifetimes as a share of the longest one, and as logarithms."""
+    """Lifetimes as a share of the longest one."""
     mean = np.maximum(curves.mean(axis=0), 0.0)
-    longest = max(mean.max(), np.finfo(float).tiny)
-    return {
-        "lifetime": mean / longest,
-        "log_lifetime": np.log(mean + settings.LIFETIME_RESOLUTION),
-    }
+    return {"lifetime": mean / max(mean.max(), np.finfo(float).tiny)}
 
 
 def _angles(problem: Problem) -> TailAngles:

@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 _FOUND = {
     "tail-angle": "the angles between cannot-linked rows stop growing at {onset} dimensions ({angle:.0f}°)",
-    "consensus": "tail angles, spectrum, partitions and cannot-links weighed together point to it",
+    "consensus": "tail angles, partitions and cannot-links weighed together point to it",
     "silhouette": "K-means into that many clusters has the best silhouette",
     "lifetime": "the Ward tree keeps that many clusters longest",
 }
@@ -84,6 +84,5 @@ def _doubt(candidates: list[tuple[int, float]], doubts: list[Doubt], *, n_pairs:
     odds = np.log(candidates[0][1] / max(candidates[1][1], 1e-9)) if len(candidates) > 1 else 1.0
     growth = float(np.clip(np.log(19.0) / max(odds, 0.1) - 1.0, 0.25, 4.0))
     return (
-        f"{rival} cannot be ruled out: about {round_up(int(growth * n_pairs))} more "
-        "cannot-links would help"
+        f"{rival} cannot be ruled out: about {round_up(int(growth * n_pairs))} more cannot-links would help"
     )

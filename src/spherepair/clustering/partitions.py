@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.cluster import kmeans_plusplus
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_LARGEST_NUMBER_OF_STEPS = 100
 
-def kmeans_centres(rows: Floats, n_clusters: int, *, rng: np.random.Generator, n_init: int = 1) -> Floats:
-    """Centres of K-means.
+
+def kmeans_centres(rows: Floats, n_clusters: int, *, rng: np.random.Generator) -> Floats:
+    """Centres of K-means from one k-means++ start.
+
+    scikit-learn's own loop adds up centres in the order in which its threads finish; here the same
+    seed gives the same bits.
 
     Parameters
     ----------
@@ -22,7 +24,6 @@ def kmeans_centres(rows: Floats, n_clusters: int, *, rng: np.random.Generator, n
     n_clusters : int
         At most n.
     rng : numpy.random.Generator
-    n_init : int
 
     Returns
     -------
@@ -35,12 +36,15 @@ def kmeans_centres(rows: Floats, n_clusters: int, *, rng: np.random.Generator, n
     >>> np.sort(centres.ravel()).round(1).tolist()
     [0.1, 5.1]
     """
-    seed = int(rng.integers(2**31))
-    with warnings.catch_warnings():
-        # An ideal embedding has only K distinct rows; asking for more clusters is no mistake here.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = KMeans(n_clusters, n_init=n_init, random_state=seed).fit(rows)
-    centres: Floats = model.cluster_centers_.astype(float)
+    start, _ = kmeans_plusplus(rows, n_clusters, random_state=int(rng.integers(2**31)))
+    centres: Floats = start
+    labels = nearest_centre(rows, centres)
+    for _ in range(_LARGEST_NUMBER_OF_STEPS):
+        centres = _means(rows, labels, previous=centres)
+        moved = nearest_centre(rows, centres)
+        if np.array_equal(moved, labels):
+            break
+        labels = moved
     return centres
 
 

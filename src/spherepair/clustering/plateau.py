@@ -30,9 +30,9 @@ def plateau_features(curves: Floats) -> dict[str, Floats]:
     Returns
     -------
     dict of str to ndarray of shape (..., D)
-        ``rise_into``, ``rise_next``, ``rise_after``, ``rise_left``: logarithms of the step into d,
-        the step after it, the largest of all steps after it, and the way still to go to the top;
-        ``below_band``: how far the curve is below π/3 at d, in radians.
+        ``rise_into``, ``rise_after``, ``rise_left``: logarithms of the step into d, of the largest
+        step after it, and of the way still to go to the top; ``below_band``: how far the curve is
+        below π/3 at d, in radians.
 
     Examples
     --------
@@ -46,7 +46,6 @@ def plateau_features(curves: Floats) -> dict[str, Floats]:
     left = curves.max(axis=-1, keepdims=True) - curves
     return {
         "rise_into": np.log(steps + ANGLE_RESOLUTION),
-        "rise_next": np.log(next_steps + ANGLE_RESOLUTION),
         "rise_after": np.log(largest_after + ANGLE_RESOLUTION),
         "rise_left": np.log(left + ANGLE_RESOLUTION),
         "below_band": np.maximum(LOWEST_PLATEAU - curves, 0.0),

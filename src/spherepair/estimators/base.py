@@ -8,6 +8,8 @@ A method supplies a network, an objective and an assigner, and nothing else.
 
 from __future__ import annotations
 
+import copy
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -44,6 +46,7 @@ from spherepair.training.rows import RowSource, open_rows
 from spherepair.training.scaling import learn_scaling
 from spherepair.training.session import Session
 from spherepair.training.stopping import StoppingRule, resolve_stopping
+from spherepair.version import __version__
 
 #: Gradients of the pair stage are clipped to this norm, as in the authors' published code.
 CLIP_NORM = 1.0
@@ -95,6 +98,7 @@ class DeepConstrainedClusterer(
         self
         """
         self._check_parameters()
+        self._forget()
         table = inputs.check_table(self, X, reset=True)
         pairs = inputs.check_constraints(
             constraints, table.shape[0], on_conflict=on_conflict or self.on_conflict
@@ -165,16 +169,13 @@ class DeepConstrainedClusterer(
         """
         check_is_fitted(self)
         table = self._training_table(X)
-        merged = self.constraints_ | constraints
-        pairs = inputs.check_constraints(merged, table.shape[0], on_conflict=on_conflict or self.on_conflict)
+        policy = on_conflict or self.on_conflict
+        new = inputs.check_constraints(constraints, table.shape[0], on_conflict=policy)
+        pairs = inputs.check_constraints(self.constraints_ | new, table.shape[0], on_conflict=policy)
         rows = open_rows(table, self._scaling, self._hardware.device)
         seed = derive_seed(self._seed, REFINE_STAGE, len(pairs))
-        job = Job(
-            rows,
-            pairs,
-            self.network_,
-            Session(self.network_, self._hardware, seed, monitors=self._monitors()),
-        )
+        network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
+        job = Job(rows, pairs, network, Session(network, self._hardware, seed, monitors=self._monitors()))
         self._train(job, REFINE_STAGE, self._refine_epochs(), resolve_stopping("fixed"))
         job.session.history = [*self.history_, *job.session.history]
         self._finish(job, table)
@@ -219,10 +220,20 @@ class DeepConstrainedClusterer(
         except SklearnInvalidParameterError as error:
             raise InvalidParameterError(str(error)) from error
         resolve_stopping(self.stopping)
+        if isinstance(self.clustering, type):
+            raise InvalidParameterError(
+                f"clustering must be an instance, got the class {self.clustering.__name__} instead; "
+                f"write {self.clustering.__name__}()."
+            )
         resolve_assigner(self.clustering)
 
+    def _forget(self) -> None:
+        """Drop an earlier fit: one that fails half-way must not leave a mixture of two models."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
     def _start(self, table: Any) -> None:
-        """Forget an earlier fit and settle device, seed and scaling."""
+        """Settle device, seed, scaling and the size of the embedding."""
         if self.n_clusters != "auto" and self.n_clusters > table.shape[0]:
             raise InvalidParameterError(
                 f"n_clusters={self.n_clusters} is more than the {table.shape[0]} rows of X."
@@ -297,7 +308,7 @@ class DeepConstrainedClusterer(
         if X is None:
             if self._table is None:
                 raise InvalidDataError(
-                    "this model was loaded from a file, which does not hold the rows: give the table it was "
+                    "this model was loaded or copied, and so does not hold the rows: give the table it was "
                     "fitted on, refine(constraints, X)."
                 )
             return self._table
@@ -317,10 +328,10 @@ class DeepConstrainedClusterer(
             "on_conflict",
             "clustering",
             "tail_ratio",
-            "encoder",
         }
-        parameters = {k: repr(v) for k, v in self.get_params(deep=False).items() if k not in irrelevant}
+        parameters = {k: _describe(v) for k, v in self.get_params(deep=False).items() if k not in irrelevant}
         return {
+            "version of spherepair": __version__,
             "data": inputs.fingerprint_table(table),
             "constraints": inputs.fingerprint_constraints(pairs),
             **parameters,
@@ -346,3 +357,8 @@ class DeepConstrainedClusterer(
         return (
             {**super().__getstate__(), "_table": None} if hasattr(self, "_table") else super().__getstate__()
         )
+
+
+def _describe(parameter: Any) -> str:
+    """A parameter in words that another process would use too: without addresses in memory."""
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(parameter))

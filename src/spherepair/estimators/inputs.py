@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from spherepair.errors import (
 )
 
 CONFLICT_POLICIES = ("raise", "drop", "keep")
-_BLOCK_ELEMENTS = 2**24
+_BLOCK_ELEMENTS = 2**22
 _FINGERPRINT_ROWS = 4096
 
 
@@ -36,11 +37,11 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
     reset : bool
     """
     if isinstance(X, torch.Tensor):
-        X = X.detach().cpu().numpy()
+        X = _tensor_to_array(X)
     names = _column_names(X)
     try:
         array = check_array(
-            X if names is None else _table_to_array(X),
+            X if names is None else _table_to_array(X, names),
             accept_sparse="csr",
             dtype="numeric",
             ensure_all_finite=False,
@@ -53,6 +54,7 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
     except InvalidDataError:
         raise
     except (ValueError, TypeError) as error:
+        _refuse_text(X, names, error)
         # Sparse formats and dimensions: scikit-learn's wording, our class.
         raise InvalidDataError(str(error)) from error
     _require_finite(array, names)
@@ -114,15 +116,16 @@ def warn_about_losses(constraints: Constraints, batch_size: int) -> None:
             "that vary with random_state; a few hundred pairs make them stable."
         )
     if message is not None:
-        warnings.warn(message, ConstraintWarning, stacklevel=4)
+        warnings.warn(message, ConstraintWarning, stacklevel=3)
 
 
 def fingerprint_table(X: Any) -> str:
     """A short digest of shape, type and up to 4,096 evenly spaced rows."""
     sample = X[np.unique(np.linspace(0, X.shape[0] - 1, _FINGERPRINT_ROWS).astype(np.int64))]
-    dense = sample.toarray() if sparse.issparse(sample) else np.asarray(sample)
     digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode())
-    digest.update(np.ascontiguousarray(dense).tobytes())
+    parts = (sample.indptr, sample.indices, sample.data) if sparse.issparse(sample) else (sample,)
+    for part in parts:
+        digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:16]
 
 
@@ -136,14 +139,25 @@ def fingerprint_constraints(constraints: Constraints) -> str:
 
 def _column_names(X: Any) -> list[str] | None:
     """Names of the columns where ``X`` is a table (pandas, polars, pyarrow), else ``None``."""
-    if not hasattr(X, "__dataframe__") and not hasattr(X, "column_names"):
-        return None
-    names = X.column_names if hasattr(X, "column_names") else X.columns
-    return [str(name) for name in names]
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if names is None else [str(name) for name in names]
 
 
-def _table_to_array(table: Any) -> Any:
+def _tensor_to_array(tensor: torch.Tensor) -> Any:
+    if tensor.layout != torch.strided:
+        raise InvalidDataError(
+            f"X is a torch tensor of layout {tensor.layout}; give X.to_dense() or a SciPy CSR matrix."
+        )
+    tensor = tensor.detach().cpu()
+    # NumPy has no bfloat16; float32 holds all its values.
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def _table_to_array(table: Any, names: list[str]) -> Any:
     """A numeric table as one array; a column that is no number is an error that names it."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise InvalidDataError(f"X has more than one column named {twice[0]!r}; rename or drop one of them.")
     try:
         import narwhals as nw
     except ImportError:
@@ -158,16 +172,39 @@ def _table_to_array(table: Any) -> Any:
     return frame.to_numpy()
 
 
+class _NotNumericError(InvalidDataError, TypeError):
+    """Something in the table is no number; scikit-learn's users expect a TypeError for objects."""
+
+
+def _refuse_text(X: Any, names: list[str] | None, error: Exception) -> None:
+    """Name the first column with something that cannot be read as a number, if that is the trouble."""
+    if sparse.issparse(X):
+        return
+    table = np.asarray(X, dtype=object)
+    for position in range(table.shape[1] if table.ndim == 2 else 0):
+        try:
+            table[:, position].astype(np.float64)
+        except (ValueError, TypeError):
+            raise _NotNumericError(
+                f"{_name_column(position, names)} is not numeric ({error}); drop it or encode it, for "
+                "instance with sklearn.preprocessing.OneHotEncoder."
+            ) from error
+
+
+def _name_column(position: int, names: list[str] | None) -> str:
+    return f"column {position}" if names is None else f"column {names[position]!r}"
+
+
 def _require_finite(X: Any, names: list[str] | None) -> None:
     """Find NaN and infinity a block at a time; say how many there are and where the first is."""
     values = X.data if sparse.issparse(X) else X
     if values.dtype.kind != "f":
         return
     if sparse.issparse(X):
-        if np.isfinite(values).all():
+        if _is_usable(values).all():
             return
         bad = X.tocoo()
-        keep = ~np.isfinite(bad.data)
+        keep = ~_is_usable(bad.data)
         rows, columns = bad.row[keep], bad.col[keep]
         raise InvalidDataError(_describe_bad(rows, columns, bad.data[keep], names))
     size = max(1, _BLOCK_ELEMENTS // max(1, X.shape[1]))
@@ -177,18 +214,27 @@ def _require_finite(X: Any, names: list[str] | None) -> None:
         raise InvalidDataError(_describe_bad(rows, columns, X[rows, columns], names))
 
 
+def _is_usable(values: Any) -> Any:
+    """Whether values are finite, also as float32, in which networks compute; NaN fails the comparison."""
+    return np.abs(values) <= np.finfo(np.float32).max
+
+
 def _bad_entries(block: Any, start: int) -> tuple[Any, Any]:
-    rows, columns = np.nonzero(~np.isfinite(block))
+    rows, columns = np.nonzero(~_is_usable(block))
     return rows + start, columns
 
 
 def _describe_bad(rows: Any, columns: Any, values: Any, names: list[str] | None) -> str:
     kinds = [
         kind
-        for kind, present in (("NaN", np.isnan(values).any()), ("infinity", np.isinf(values).any()))
+        for kind, present in (
+            ("NaN", np.isnan(values).any()),
+            ("infinity", np.isinf(values).any()),
+            ("values too large for float32", np.isfinite(values).any()),
+        )
         if present
     ]
-    column = f"column {int(columns[0])}" if names is None else f"column {names[int(columns[0])]!r}"
+    column = _name_column(int(columns[0]), names)
     n_rows, n_columns = len(np.unique(rows)), len(np.unique(columns))
     return (
         f"X contains {' and '.join(kinds)}: {len(rows)} value(s) in {n_rows} row(s) and {n_columns} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,22 @@ from torch import nn
 
 from spherepair.clustering.cluster_number import ClusterNumber
 from spherepair.constraints import Constraints
-from spherepair.errors import ModelFileError
+from spherepair.errors import ModelFileError, SpherePairError, SpherePairWarning
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.persistence import read_model, write_model
-from spherepair.training.hardware import Hardware, choose_hardware
+from spherepair.training.hardware import choose_hardware
+from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.scaling import Scaling
 from spherepair.training.stopping import RULES
 from spherepair.version import __version__
 
 #: The classes a saved model may name; nothing else is ever looked up.
 ESTIMATORS: dict[str, type[SpherePair]] = {"SpherePair": SpherePair}
+SETTINGS: dict[str, Any] = {
+    setting.__name__: setting for setting in (*RULES.values(), JointPretraining, StackedPretraining)
+}
+#: Parameters that may be objects of the user's own and change what refine and fit would do.
+LOST_WITH_A_WARNING = ("clustering", "pretraining", "stopping")
 _NETWORK = "network."
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -86,7 +93,9 @@ def load(folder: str | Path, *, device: str = "auto", encoder: nn.Module | None 
     manifest, tensors = read_model(folder)
     try:
         return _rebuild(manifest, tensors, device, encoder)
-    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+    except SpherePairError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ModelFileError(f"{folder} is not a complete model ({error}); copy or fit it again.") from error
 
 
@@ -106,14 +115,15 @@ def _rebuild(
             "this model was fitted with an encoder of its own, whose code is not in the file: "
             "load(folder, encoder=module of the same architecture)."
         )
-    parameters = {k: _decode(v) for k, v in manifest["parameters"].items()}
+    parameters = {k: _decode(v) for k, v in manifest["parameters"].items() if not _is_lost(v)}
+    _warn_of_lost(manifest["parameters"])
     model = ESTIMATORS[name](**(parameters | {"encoder": encoder, "device": device}))
     arrays = {k: v.numpy() for k, v in tensors.items() if not k.startswith(_NETWORK)}
     model.n_features_in_ = int(manifest["n_features_in"])
     if manifest["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
     model._seed = int(manifest["seed"])
-    model._hardware = _hardware(device, model.precision)
+    model._hardware = choose_hardware(device, model.precision)
     model._scaling = Scaling(arrays.get("scaling.shift"), arrays.get("scaling.factor"))
     model._table = None
     model._embedding_dim = int(manifest["embedding_dim"])
@@ -137,15 +147,8 @@ def _rebuild(
     return model
 
 
-def _hardware(device: str, precision: str) -> Hardware:
-    try:
-        return choose_hardware(device, precision)
-    except ValueError:
-        return choose_hardware("auto", "auto")
-
-
 def _encode(value: Any) -> Any:
-    """Parameters as JSON; an object that is no plain value is described, to be given anew."""
+    """Parameters as JSON; an object of the user's own is only described, and has to be given anew."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, (tuple, list, np.ndarray)):
@@ -154,16 +157,31 @@ def _encode(value: Any) -> Any:
         return value.item()
     if isinstance(value, (Path, torch.device)):
         return str(value)
-    for name, rule in RULES.items():
-        if isinstance(value, rule):
-            return {"stopping": name, **dataclasses.asdict(value)}  # type: ignore[call-overload]
+    if type(value) in SETTINGS.values():
+        return {"class": type(value).__name__, **dataclasses.asdict(value)}
     return {"described": repr(value)}
 
 
 def _decode(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_decode(item) for item in value)
-    if isinstance(value, dict) and "stopping" in value:
-        fields = {k: v for k, v in value.items() if k != "stopping"}
-        return RULES[value["stopping"]](**fields)
+    if isinstance(value, dict):
+        fields = {k: v for k, v in value.items() if k != "class"}
+        return SETTINGS[value["class"]](**fields)
     return value
+
+
+def _warn_of_lost(parameters: dict[str, Any]) -> None:
+    for name in LOST_WITH_A_WARNING:
+        if _is_lost(parameters[name]):
+            warnings.warn(
+                f"{name}={parameters[name]['described']} is code, which is not in the file: predictions do "
+                f"not need it, but give it again with set_params({name}=...) before refine or fit.",
+                SpherePairWarning,
+                stacklevel=4,
+            )
+
+
+def _is_lost(value: Any) -> bool:
+    """Whether a parameter was only described; the model then has the default of its class."""
+    return isinstance(value, dict) and "described" in value

@@ -244,6 +244,15 @@ class SpherePair(DeepConstrainedClusterer):
         }
         return cls(n_clusters, **(protocol | overrides))
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        sizes: Sequence[Any] = () if isinstance(self.hidden_dims, str) else self.hidden_dims
+        for size in sizes:
+            if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+                raise InvalidParameterError(
+                    f"hidden_dims must be whole numbers, one or more each, got {self.hidden_dims!r} instead."
+                )
+
     def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> Autoencoder:
         hidden = ARCHITECTURES[self.hidden_dims] if isinstance(self.hidden_dims, str) else self.hidden_dims
         return build_autoencoder(
@@ -259,6 +268,11 @@ class SpherePair(DeepConstrainedClusterer):
         known = None if self.n_clusters == "auto" else int(self.n_clusters)
         if self.encoder is not None:
             chosen = _output_size(self.encoder, n_features)
+            if self.embedding_dim not in ("auto", chosen):
+                raise InvalidParameterError(
+                    f"embedding_dim={self.embedding_dim}, but the encoder gives {chosen} dimensions; leave "
+                    "embedding_dim at 'auto' with an encoder of your own."
+                )
         elif self.embedding_dim != "auto":
             chosen = int(self.embedding_dim)
         else:

@@ -45,7 +45,7 @@ def _map_blocks(
     result: NDArray[np.float32] | None = None
     for start in range(0, rows.n_rows, size):
         stop = min(start + size, rows.n_rows)
-        with hardware.arithmetic():
+        with hardware.matrix_products(), hardware.autocast():
             part = function(rows.block(start, stop))
         if result is None:
             result = np.empty((rows.n_rows, *part.shape[1:]), dtype=_numpy_type(part))

@@ -189,11 +189,12 @@ class _Stepper:
         """Run the steps of an epoch; the one host synchronisation comes at the end."""
         if self._totals is not None:
             self._totals.zero_()
-        if self._captured is not None:
-            self._captured.run(n_steps)
-        else:
-            for _ in range(n_steps):
-                self._step()
+        with self._hardware.matrix_products():
+            if self._captured is not None:
+                self._captured.run(n_steps)
+            else:
+                for _ in range(n_steps):
+                    self._step()
         if self._totals is None:
             return {}
         means = (self._totals / n_steps).tolist()
@@ -201,7 +202,7 @@ class _Stepper:
 
     def _step(self) -> None:
         batch = self._batches.next()
-        with self._hardware.arithmetic():
+        with self._hardware.autocast():
             terms = self._objective.terms(batch)
         values = torch.stack([term.float() for term in terms.values()])
         self._optimizer.zero_grad(set_to_none=True)
@@ -237,7 +238,7 @@ def _full_objective(objective: Objective, batches: Batches, hardware: Hardware) 
     """The objective over all pairs and all rows: the mean of near-equal parts."""
     parts = []
     for batch in batches.sweep():
-        with hardware.arithmetic():
+        with hardware.matrix_products(), hardware.autocast():
             parts.append(torch.stack([t.float() for t in objective.terms(batch).values()]).sum())
     return float(torch.stack(parts).mean())
 

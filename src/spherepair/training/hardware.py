@@ -25,16 +25,21 @@ class Hardware:
         """Whether the device is an NVIDIA (or ROCm) GPU."""
         return self.device.type == "cuda"
 
+    def autocast(self) -> torch.autocast:
+        """For the forward pass: matrix products in bfloat16 where that was chosen."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+
     @contextmanager
-    def arithmetic(self) -> Iterator[None]:
-        """Run matrix products in the chosen precision; the process-wide switch is put back."""
+    def matrix_products(self) -> Iterator[None]:
+        """For forward and backward alike: TF32 where that was chosen; the process-wide switch is put back."""
+        if not self.is_cuda:
+            yield
+            return
         matmul = torch.backends.cuda.matmul
         before = matmul.allow_tf32
-        matmul.allow_tf32 = self.precision in ("tf32", "bfloat16")
+        matmul.allow_tf32 = self.precision != "float32"
         try:
-            enabled = self.precision == "bfloat16"
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled):
-                yield
+            yield
         finally:
             matmul.allow_tf32 = before
 

@@ -66,7 +66,7 @@ class DenoisingObjective(Objective):
 
     def drop(self, x: Tensor, share: float) -> Tensor:
         """Set that share of the entries of ``x`` to zero, without rescaling the rest."""
-        return x * (torch.rand(x.shape, generator=self._generator, device=x.device) >= share)
+        return x * torch.empty_like(x).bernoulli_(1.0 - share, generator=self._generator)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class StreamedRows:
 
     def _to_device(self, rows: Any) -> Tensor:
         dense = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-        if not dense.flags.writeable:
+        if not dense.flags.writeable or min(dense.strides) < 0:
             dense = dense.copy()  # torch shares memory only with arrays it could write to
         return torch.from_numpy(_torch_compatible(dense)).to(self.device)
 
@@ -109,8 +109,8 @@ def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = Tr
     if sparse.issparse(X) or not (is_cpu or (keep and _fits(X, device))):
         return StreamedRows(X, scaling, device)
     if is_cpu:
-        # Read-only arrays (memory maps opened with mode "r") cannot be shared with torch.
-        shareable = X.flags.writeable and _is_torch_type(X.dtype)
+        # torch shares neither read-only arrays (memory maps opened with mode "r") nor reversed ones.
+        shareable = X.flags.writeable and _is_torch_type(X.dtype) and min(X.strides) >= 0
         return ResidentRows(torch.from_numpy(X), scaling) if shareable else StreamedRows(X, scaling, device)
     try:
         return ResidentRows(_scaled_on_device(X, scaling, device), Scaling.identity())
@@ -153,4 +153,4 @@ def _is_torch_type(dtype: np.dtype[Any]) -> bool:
 
 
 def _torch_compatible(dense: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return dense if _is_torch_type(dense.dtype) else dense.astype(np.float32)
+    return dense if _is_torch_type(dense.dtype) else dense.astype(np.float64)

@@ -12,6 +12,7 @@ from spherepair.training.batches import Batches
 from spherepair.training.checkpoint import Checkpoint
 from spherepair.training.engine import Monitor, Objective, Recipe, Record, TrainingState, train
 from spherepair.training.hardware import Hardware
+from spherepair.training.progress import TerminalProgress
 from spherepair.training.stopping import StoppingRule
 
 
@@ -86,9 +87,16 @@ class Session:
                 f"the GPU ran out of memory in stage {stage!r}; lower batch_size or hidden_dims, "
                 "or use device='cpu'."
             ) from error
+        finally:
+            self._clear_progress()
 
     def _is_resumed(self, stage: str) -> bool:
         return self._checkpoint is not None and self._checkpoint.stage == stage
+
+    def _clear_progress(self) -> None:
+        for monitor in self._monitors:
+            if isinstance(monitor, TerminalProgress):
+                monitor.close()
 
     def _save(self, state: TrainingState) -> None:
         if self._checkpoint is not None:
