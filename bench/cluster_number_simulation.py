@@ -1,8 +1,8 @@
 """Simulated SpherePair embeddings, and the share of cluster numbers found in them.
 
 Run ``python bench/cluster_number_simulation.py`` for the table of ``docs/cluster-number.md``
-(about two minutes on one core; ``--draws 20`` for a finer one). All seeds are fixed, and they are
-not those on which the constants of the detector were fitted.
+(under two minutes on one core), and with ``--random 200`` for the table of confidences on random
+scenarios. All seeds are fixed, and they are not those on which the constants were fitted.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Scenario:
     fitting: int = 10
     wrong_pairs: float = 0.0
     uncovered: int = 0
-    n_rows: int = 1500
+    n_rows: int = 1000
 
 
 SCENARIOS = {
@@ -95,26 +95,66 @@ SCENARIOS = {
     "K = 12, D = 8 (too small)": Scenario(12, 8),
 }
 METHODS = ("tail-angle", "silhouette", "lifetime", "consensus")
-FIRST_SEED = 50_000
+FIRST_SEED = 60_000
 
 
 def main() -> None:
-    """Print the table."""
+    """Print one of the two tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=4, help="embeddings per scenario")
-    draws = parser.parse_args().draws
+    parser.add_argument("--random", type=int, default=0, help="random scenarios instead")
+    options = parser.parse_args()
+    if options.random:
+        print_reliability(options.random)
+    else:
+        print_scenarios(options.draws)
+
+
+def print_scenarios(draws: int) -> None:
+    """Print the shares found exactly, by scenario and method."""
     print("| scenario | tail-angle | silhouette | lifetime | consensus | within 1 | confidence |")
     print("|---|---|---|---|---|---|---|")
-    sure = []
     for name, scenario in SCENARIOS.items():
         found = [infer_all(scenario, FIRST_SEED + draw) for draw in range(draws)]
         print(table_line(name, scenario.n_clusters, found))
-        sure += [
-            answer["consensus"].value == scenario.n_clusters
-            for answer in found
-            if answer["consensus"].confidence > 0.9
-        ]
-    print(f"\nConsensus with a confidence above 0.9: {sum(sure)} of {len(sure)} right.")
+
+
+def print_reliability(count: int) -> None:
+    """Print how often the consensus is right, by its confidence."""
+    answers = []
+    for seed in range(2 * FIRST_SEED, 2 * FIRST_SEED + count):
+        scenario = random_scenario(np.random.default_rng(seed))
+        found = infer_n_clusters(*simulate(scenario, seed), random_state=seed)
+        answers.append((found.confidence, abs(found.value - scenario.n_clusters)))
+    confidence, error = np.array(answers).T
+    print("| confidence | answers | right | within 1 |\n|---|---|---|---|")
+    for low, high in ((0.0, 0.3), (0.3, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 1.0)):
+        inside = error[(confidence > low) & (confidence <= high)]
+        shares = f"{np.mean(inside == 0):.0%} | {np.mean(inside <= 1):.0%}" if len(inside) else "- | -"
+        print(f"| {low} to {high} | {len(inside)} | {shares} |")
+
+
+def random_scenario(rng: np.random.Generator) -> Scenario:
+    """Draw a scenario from easy to hopeless."""
+    n_clusters = int(rng.choice([*range(2, 14), 15, 20, 30, 50]))
+    return Scenario(
+        n_clusters,
+        20 if n_clusters <= 15 else 50 if n_clusters <= 30 else 64,
+        n_pairs=int(np.exp(rng.uniform(np.log(200), np.log(30_000)))),
+        proportions=str(rng.choice(["equal", "dirichlet", "geometric"], p=[0.55, 0.3, 0.15])),
+        noise=rng.uniform(0.1, 0.9),
+        decay=rng.uniform(0, 1.5),
+        openness=rng.uniform(0, 1),
+        jitter=rng.uniform(0, 0.6),
+        families=rng.uniform(0, 0.7),
+        modes=rng.uniform(0, 0.5),
+        unevenness=rng.uniform(0, 0.5),
+        confusion=float(rng.choice([0, 0.05, 0.1, 0.2, 0.35])),
+        fitting=int(rng.choice([0, 5, 10, 20])),
+        wrong_pairs=float(rng.choice([0, 0.01, 0.03], p=[0.8, 0.1, 0.1])),
+        uncovered=int(n_clusters > 4 and rng.random() < 0.1),
+        n_rows=3000,
+    )
 
 
 def infer_all(scenario: Scenario, seed: int) -> dict[str, ClusterNumber]:

@@ -76,8 +76,9 @@ def run(name: str, n_pairs: int, seed: int, every: int, options: dict[str, Any])
     started = time.perf_counter()
     model.fit(X, constraints=pairs)
     seconds = time.perf_counter() - started - watch.spent
+    final = clustering_accuracy(data.y_train[held], model.predict(data.X_train[held]))
     return {
-        "data": name, "pairs": n_pairs, "seed": seed, "options": options, "seconds": seconds,
+        "data": name, "pairs": n_pairs, "seed": seed, "options": options, "seconds": seconds, "final": final,
         "n_pretraining": sum(r["stage"] != "pairs" for r in model.history_), "points": watch.points,
     }  # fmt: skip
 
@@ -104,10 +105,8 @@ def main() -> None:
                 for seed in args.seeds:
                     result = run(name, n_pairs, seed, args.every, json.loads(options))
                     shown = "  ".join(f"{p['epoch']}:{100 * p['acc']:.1f}" for p in result["points"])
-                    print(
-                        f"{name} {n_pairs} seed {seed} {options} {result['seconds']:.1f}s | {shown}",
-                        flush=True,
-                    )
+                    end = f"{result['seconds']:.1f} s | end {100 * result['final']:.1f} | {shown}"
+                    print(f"{name} {n_pairs} seed {seed} {options} {end}", flush=True)
                     if args.out:
                         with args.out.open("a") as stream:
                             stream.write(json.dumps(result) + "\n")

@@ -32,7 +32,7 @@ FORMAT_VERSION = 1
 def write_model(folder: str | Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write a model folder; an older model of that name is replaced only once the new one is whole."""
     target = Path(folder).resolve()  # "." has no name, and a link to a model is followed
-    _refuse_foreign_folder(target)
+    refuse_foreign_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     fresh.mkdir()
@@ -70,7 +70,10 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelFileError(
             f"{weights} is truncated or was altered after it was saved; copy the model again."
         )
-    return manifest, safetensors.torch.load_file(weights)
+    try:
+        return manifest, safetensors.torch.load_file(weights)
+    except (safetensors.SafetensorError, ValueError, OSError) as error:
+        raise ModelFileError(f"{weights} cannot be read ({error}); copy the model again.") from error
 
 
 def write_tensor_file(file: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -113,7 +116,7 @@ def _read_manifest(file: Path) -> dict[str, Any]:
     return manifest
 
 
-def _refuse_foreign_folder(target: Path) -> None:
+def refuse_foreign_folder(target: Path) -> None:
     """Never delete what is not ours: only an empty folder or an older model is replaced."""
     if target.is_dir():
         foreign = sorted(p.name for p in target.iterdir() if p.name not in {MODEL_FILE, WEIGHTS_FILE})

@@ -44,6 +44,17 @@ def test_curve_equals_the_literal_algorithm(ratio):
     np.testing.assert_allclose(curve, literal_tail_angles(rows, left, right, ratio), atol=1e-9)
 
 
+@pytest.mark.parametrize(("n_pairs", "ratio"), [(30, 0.1), (100, 0.05), (20, 0.05)])
+def test_a_whole_number_of_pairs_is_not_rounded_up_further(n_pairs, ratio):
+    rows = np.random.default_rng(0).normal(size=(2 * n_pairs, 4))
+    left, right = np.arange(n_pairs), np.arange(n_pairs, 2 * n_pairs)
+    centred = rows - rows.mean(axis=0)
+    unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    angles = np.sort(np.arccos((unit[left] * unit[right]).sum(axis=1)))
+    curve = tail_angles(rows, left, right=right, tail_ratios=(ratio,)).curves[0]
+    assert curve[-1] == pytest.approx(angles[: round(n_pairs * ratio)].mean())
+
+
 @pytest.mark.parametrize("n_clusters", [3, 5, 10])
 def test_ideal_clusters_start_at_zero_and_settle_at_the_simplex_angle_at_k_minus_one(n_clusters):
     rows, left, right = simplex_rows(n_clusters, 14)

@@ -280,6 +280,7 @@ INVALID = {
     "max_epochs": [0, 1.5],
     "min_steps": [0],
     "learning_rate": [0.0, -1e-3, np.inf],
+    "averaging": [1.0, -0.1],
     "stopping": ["never", 5, object()],
     "encoder": ["mlp", 3],
     "on_conflict": ["ignore", None],

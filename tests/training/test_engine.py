@@ -44,7 +44,13 @@ def make_batches(n_steps: int = 4) -> Batches:
 
 
 def run(objective, **kwargs):
-    options = {"stage": "test", "recipe": Recipe(learning_rate=0.1), "max_epochs": 5, "hardware": CPU, "seed": 0}
+    options = {
+        "stage": "test",
+        "recipe": Recipe(learning_rate=0.1),
+        "max_epochs": 5,
+        "hardware": CPU,
+        "seed": 0,
+    }
     return train(objective, make_batches(), **(options | kwargs))
 
 

@@ -149,7 +149,7 @@ def infer_n_clusters(
     tail_ratio : float
         ρ, the share of smallest angles that is averaged; curves for 0.6 ρ to 2 ρ are used.
     max_clusters : int, optional
-        Largest number to consider; D when missing. The tail angles cannot see beyond D.
+        Largest number to consider; D when missing, and never more: the theory needs D >= K.
     n_resamples : int
         Bootstrap samples of the cannot-links; fewer are drawn when the pairs are very many.
     random_state : int, numpy.random.Generator or None

@@ -16,6 +16,7 @@ from spherepair.clustering import number_settings as settings
 from spherepair.clustering.candidates import Verdict, candidate_shares
 from spherepair.clustering.lifetime import lifetime_curves
 from spherepair.clustering.partition_scan import PartitionScan, scan_partitions
+from spherepair.clustering.partitions import sample_rows
 from spherepair.clustering.plateau import plateau_features
 from spherepair.clustering.silhouette import silhouette_curves
 from spherepair.clustering.tail_angles import TailAngles, tail_angles
@@ -75,9 +76,10 @@ def lifetime_verdict(problem: Problem) -> Verdict:
 def consensus_verdict(problem: Problem) -> Verdict:
     """Weigh all evidence at once."""
     angles = _angles(problem)
+    links = problem.cannot_link
     scan = scan_partitions(
         problem.rows,
-        problem.cannot_link,
+        links[sample_rows(len(links), settings.LARGEST_SCAN_PAIRS, rng=problem.rng)],
         max_clusters=problem.max_clusters,
         rng=problem.rng,
         n_runs=settings.SCAN_RUNS,

@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import fcluster
 
 from spherepair.clustering import number_settings as settings
 from spherepair.clustering.lifetime import ward_tree
-from spherepair.clustering.partitions import sample_rows
+from spherepair.clustering.partitions import kmeans_steps, nearest_centre, sample_rows
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -58,14 +58,12 @@ def find_doubts(
     'raise embedding_dim to 6 or more'
     """
     linked = rows[np.unique(cannot_link)]
-    sample = rng.permutation(rows[sample_rows(len(rows), settings.DOUBT_ROWS, rng=rng)])
-    if len(linked) > settings.DOUBT_ROWS:
-        linked = linked[sample_rows(len(linked), settings.DOUBT_ROWS, rng=rng)]
+    sample = rows[sample_rows(len(rows), settings.DOUBT_ROWS, rng=rng)]
     doubts = [
         *_few_pairs(len(cannot_link), n_clusters),
         *_no_room(rows.shape[1], n_clusters, shares=shares),
-        *_uncovered(sample, linked),
-        *_unequal(sample[: settings.DOUBT_TREE_ROWS], n_clusters),
+        *_uncovered(sample, linked, n_clusters=n_clusters),
+        *_unequal(sample, n_clusters),
     ]
     return sorted(doubts, key=lambda doubt: doubt.ceiling)
 
@@ -91,14 +89,23 @@ def _no_room(n_components: int, n_clusters: int, *, shares: Floats) -> Iterator[
         )
 
 
-def _uncovered(sample: Floats, linked: Floats) -> Iterator[Doubt]:
-    """Rows at more than 60 degrees from every row in a pair belong to a cluster without pairs."""
-    nearest = (sample @ linked.T).max(axis=1)
-    share = float((nearest < 0.5).mean())
-    if share > settings.LARGEST_UNCOVERED_SHARE:
+def _uncovered(sample: Floats, linked: Floats, *, n_clusters: int) -> Iterator[Doubt]:
+    """Compare how the clusters share the rows with how they share the linked rows.
+
+    A few clusters more than were found are looked at: one without pairs may hide in the count.
+    """
+    count = n_clusters + settings.EXTRA_CLUSTERS
+    if len(sample) <= count:
+        return
+    labels, centres = kmeans_steps(sample, _ward_labels(sample, count), n_steps=1)
+    shares = np.bincount(labels, minlength=len(centres)) / len(sample)
+    expected = shares * len(linked)
+    seen = np.bincount(nearest_centre(linked, centres), minlength=len(centres))
+    bare = (expected > settings.SMALLEST_EXPECTED_LINKS) & (seen < settings.BARE_SHARE * expected)
+    if bare.any():
         yield Doubt(
             settings.CEILING_UNCOVERED,
-            f"{share:.0%} of the rows are far from every row in a cannot-link",
+            f"a region with {shares[bare].sum():.0%} of the rows has hardly any cannot-link",
             "pairs that touch these rows would help",
         )
 
@@ -106,8 +113,8 @@ def _uncovered(sample: Floats, linked: Floats) -> Iterator[Doubt]:
 def _unequal(sample: Floats, n_clusters: int) -> Iterator[Doubt]:
     if n_clusters < 3 or len(sample) <= n_clusters:
         return
-    sizes = np.sort(_ward_sizes(sample, n_clusters))
-    if sizes[-1] > settings.LARGEST_SIZE_RATIO * max(np.median(sizes), 1):
+    sizes = np.bincount(_ward_labels(sample, n_clusters))
+    if sizes.max() > settings.LARGEST_SIZE_RATIO * max(np.median(sizes), 1):
         yield Doubt(
             settings.CEILING_UNEQUAL,
             "the clusters are very unequal, so that small ones may be missed",
@@ -115,8 +122,9 @@ def _unequal(sample: Floats, n_clusters: int) -> Iterator[Doubt]:
         )
 
 
-def _ward_sizes(sample: Floats, n_clusters: int) -> Integers:
-    return np.bincount(fcluster(ward_tree(sample), n_clusters, "maxclust"))[1:]
+def _ward_labels(sample: Floats, n_clusters: int) -> Integers:
+    labels: Integers = fcluster(ward_tree(sample), n_clusters, "maxclust") - 1
+    return labels
 
 
 def round_up(number: int) -> int:

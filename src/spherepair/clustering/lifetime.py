@@ -31,7 +31,7 @@ def lifetime_curves(
         At least 2 and below n.
     rng : numpy.random.Generator
     n_runs : int
-        One is enough when the sample holds all rows.
+        One is made where the sample holds all rows.
     n_rows : int
         Rows drawn per run; Ward's time grows with their square.
 
@@ -47,7 +47,7 @@ def lifetime_curves(
     """
     runs = [
         lifetimes(ward_tree(rows[sample_rows(len(rows), n_rows, rng=rng)])[:, 2], max_clusters)
-        for _ in range(n_runs)
+        for _ in range(n_runs if len(rows) > n_rows else 1)
     ]
     return np.stack(runs)
 

@@ -52,7 +52,8 @@ def explain(
     found = _FOUND[method].format(onset=value - 1, angle=angle)
     if confidence >= 0.9:
         return f"{value} clusters (confidence {confidence:.2f}): {found}."
-    start = f"Probably {value} clusters (confidence {confidence:.2f}{_rivals(candidates)}): {found}"
+    guess = "Probably" if confidence >= 0.5 else "Perhaps"
+    start = f"{guess} {value} clusters (confidence {confidence:.2f}{_rivals(candidates)}): {found}"
     return f"{start}, but {_doubt(candidates, doubts, n_pairs=n_pairs)}."
 
 

@@ -20,9 +20,10 @@ SMALLEST_SILHOUETTE_RANGE = 0.02
 
 # Share of cannot-links that may run inside a cluster by mistake (rows in the wrong cluster).
 PAIR_ERROR_SHARE = 0.05
-# The scan of partitions: samples of rows, and K-means steps after each cut of the Ward tree.
-SCAN_RUNS = 2
+# The scan of partitions: samples of rows and pairs, K-means steps after each cut of the tree.
+SCAN_RUNS = 4
 SCAN_ROWS = 1500
+LARGEST_SCAN_PAIRS = 30_000
 SCAN_KMEANS_STEPS = 3
 
 # Conditional logit models; signs as the theory asks, sizes fitted (docs/cluster-number.md).
@@ -44,11 +45,12 @@ CONSENSUS_COEFFICIENTS = {
 }
 
 # Doubts: rows looked at, limits, and the confidence that is left at most.
-DOUBT_ROWS = 1000
-DOUBT_TREE_ROWS = 500
+DOUBT_ROWS = 600
 LINKS_PER_BORDER = 4
 LARGEST_SHARE_AT_THE_END = 0.3
-LARGEST_UNCOVERED_SHARE = 0.01
+EXTRA_CLUSTERS = 3
+SMALLEST_EXPECTED_LINKS = 20
+BARE_SHARE = 0.1
 LARGEST_SIZE_RATIO = 4.0
 CEILING_FEW_PAIRS = 0.8
 CEILING_NO_ROOM = 0.4

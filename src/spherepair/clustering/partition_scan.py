@@ -77,7 +77,7 @@ def scan_partitions(
         At least 2, at most the number of rows in cannot-links.
     rng : numpy.random.Generator
     n_runs, n_rows : int
-        Number of samples and rows in each.
+        Number of samples and rows in each; one run is made where a sample holds all linked rows.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def scan_partitions(
             ends=ends,
             max_clusters=max_clusters,
         )
-        for _ in range(n_runs)
+        for _ in range(n_runs if len(linked) > n_rows else 1)
     ]
     return PartitionScan(*np.stack(runs, axis=1))
 

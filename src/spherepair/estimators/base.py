@@ -276,7 +276,8 @@ class DeepConstrainedClusterer(
         self.cluster_number_ = self._infer_n_clusters(job.pairs)
         n_clusters = self.n_clusters if self.cluster_number_ is None else self.cluster_number_.value
         assigner: Assigner = resolve_assigner(self.clustering, device=self._hardware.device)
-        found = assigner.assign(self.embedding_, n_clusters, seed=derive_seed(self._seed, "clustering"))
+        seed = derive_seed(self._seed, "clustering") % 2**32  # scikit-learn's clusterers take no more
+        found = assigner.assign(self.embedding_, n_clusters, seed=seed)
         self.labels_, self.cluster_centers_ = found.labels, found.centers
         self.n_clusters_ = len(found.centers)
 

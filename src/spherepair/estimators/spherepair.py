@@ -8,6 +8,7 @@ SpherePair Loss for Constrained Clustering", NeurIPS 2025.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -23,6 +24,7 @@ from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import DeepConstrainedClusterer, Job
 from spherepair.losses import angular_pair_loss, reconstruction_loss
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
+from spherepair.theory import valid_omega_range
 from spherepair.training.batches import Batch, Batches, PairTensors
 from spherepair.training.engine import Objective
 from spherepair.training.pretraining import PRETRAINING
@@ -277,14 +279,19 @@ class SpherePair(DeepConstrainedClusterer):
             chosen = int(self.embedding_dim)
         else:
             chosen = ROOMY_DIM if known is None else max(SMALLEST_DIM, known)
-        if known is not None and chosen < known:
+        if known is not None and chosen < known and not self._is_exact_fit(known, chosen):
             warnings.warn(
-                f"embedding_dim={chosen} is below n_clusters={known}: that many clusters cannot all be "
+                f"embedding_dim={chosen} is below n_clusters={known}: that many cannot all be the same "
                 f"{180 / self.omega:.0f} degrees apart (theorem: D >= K); raise embedding_dim to {known}.",
                 EmbeddingDimensionWarning,
                 stacklevel=4,
             )
         return chosen
+
+    def _is_exact_fit(self, n_clusters: int, embedding_dim: int) -> bool:
+        """Whether D = K - 1 and ω is the one value that lets a regular simplex fill it."""
+        valid = valid_omega_range(n_clusters, embedding_dim)
+        return valid is not None and math.isclose(self.omega, valid.low, rel_tol=1e-3)
 
     def _pretrain(self, job: Job) -> None:
         if self.pretraining is None:

@@ -13,6 +13,7 @@ from spherepair.training.checkpoint import Checkpoint
 from spherepair.training.engine import Monitor, Objective, Recipe, Record, TrainingState, train
 from spherepair.training.hardware import Hardware
 from spherepair.training.progress import TerminalProgress
+from spherepair.training.randomness import derive_seed
 from spherepair.training.stopping import StoppingRule
 
 
@@ -70,18 +71,19 @@ class Session:
         if initialise is not None and not self._is_resumed(stage):
             initialise()
         try:
-            self.history += train(
-                objective,
-                batches,
-                stage=stage,
-                recipe=recipe,
-                max_epochs=max_epochs,
-                hardware=self.hardware,
-                seed=self.seed,
-                stopping=stopping,
-                monitors=[*self._monitors, self._save],
-                resume=self._checkpoint.resume if self._checkpoint is not None else None,
-            )
+            with torch.random.fork_rng(devices=[]):
+                self.history += train(
+                    objective,
+                    batches,
+                    stage=stage,
+                    recipe=recipe,
+                    max_epochs=max_epochs,
+                    hardware=self.hardware,
+                    seed=self.seed,
+                    stopping=stopping,
+                    monitors=[*self._monitors, self._save, self._seed_layers],
+                    resume=self._resume,
+                )
         except torch.cuda.OutOfMemoryError as error:
             raise DeviceMemoryError(
                 f"the GPU ran out of memory in stage {stage!r}; lower batch_size or hidden_dims, "
@@ -89,6 +91,19 @@ class Session:
             ) from error
         finally:
             self._clear_progress()
+
+    def _resume(self, state: TrainingState) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint.resume(state)
+        self._seed_layers(state)
+
+    def _seed_layers(self, state: TrainingState) -> None:
+        """Give the next epoch its own numbers for layers that draw from torch's global generator.
+
+        Dropout in a user's encoder knows no other source. The state of that generator is put back
+        after the stage, so nobody outside notices.
+        """
+        torch.default_generator.manual_seed(derive_seed(self.seed, state.stage, "layers", state.epoch))
 
     def _is_resumed(self, stage: str) -> bool:
         return self._checkpoint is not None and self._checkpoint.stage == stage

@@ -47,7 +47,7 @@ class SettledRule:
     """
 
     min_epochs: int = 20
-    settled: float = 1e-3
+    settled: float = 3e-4
     patience: int = 3
     stale: int = 40
     watches: str = "pairs"

@@ -1,0 +1,10 @@
+"""``python -m spherepair.cli``: the same as ``spherepair``."""
+
+from __future__ import annotations
+
+import sys
+
+from spherepair.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import spherepair
+from spherepair import Constraints, SpherePair
+from spherepair.errors import ModelFileError
+from spherepair.persistence import read_tensor_file
+from spherepair.training.checkpoint import CHECKPOINT_FILE
+from spherepair.training.pretraining import JointPretraining, StackedPretraining
+from spherepair.training.stopping import PaperRule, SettledRule
+
+#: Fits in another process, and stops for good in the given epoch of the given stage.
+FIT_AND_HANG = """
+import sys, time
+import numpy as np
+from spherepair import Constraints, SpherePair
+from spherepair.training.pretraining import JointPretraining, StackedPretraining
+folder, stage, epoch, parameters = sys.argv[1], sys.argv[2], int(sys.argv[3]), eval(sys.argv[4])
+
+def hang(state):
+    if (state.stage, state.epoch) == (stage, epoch):
+        print("hanging", flush=True)
+        time.sleep(600)
+
+data = np.load(folder + "/data.npz")
+pairs = Constraints.from_arrays(data["left"], data["right"], data["is_must_link"])
+model = SpherePair(progress=hang, **parameters)
+model.fit(data["X"], constraints=pairs, checkpoint=folder + "/checkpoint")
+"""
+
+JOINT = {
+    "n_clusters": 3,
+    "hidden_dims": (16, 8),
+    "pretraining": JointPretraining(epochs=6, min_steps=1),
+    "max_epochs": 8,
+    "min_steps": 4,
+    "random_state": 0,
+}
+STACKED = JOINT | {"pretraining": StackedPretraining(layer_epochs=3, epochs=3)}
+
+KILLS = {
+    "joint pretraining": (JOINT, "pretraining", 4, 3),
+    "a layer of stacked pretraining": (STACKED, "pretraining layer 2", 3, 3 + 2),
+    "pairs": (STACKED, "pairs", 5, 3 * 3 + 3 + 4),
+}
+
+
+class Recorder:
+    """Notes every epoch that is really trained; can interrupt one."""
+
+    def __init__(self, stop_at: tuple[str, int] | None = None) -> None:
+        self.seen: list[tuple[str, int]] = []
+        self._stop_at = stop_at
+
+    def __call__(self, state: Any) -> None:
+        self.seen.append((state.stage, state.epoch))
+        if self.seen[-1] == self._stop_at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_a_killed_fit_goes_on_and_ends_the_same(kill: str, X: Any, pairs: Any, tmp_path: Path) -> None:
+    parameters, stage, epoch, n_kept = KILLS[kill]
+    _fit_until_killed(tmp_path, stage, epoch, parameters=parameters, X=X, pairs=pairs)
+    everything, rest = Recorder(), Recorder()
+    whole = SpherePair(progress=everything, **parameters).fit(X, constraints=pairs)
+    resumed = SpherePair(progress=rest, **parameters)
+    resumed.fit(X, constraints=pairs, checkpoint=tmp_path / "checkpoint")
+    assert rest.seen == everything.seen[n_kept:]
+    _assert_same(resumed, whole)
+
+
+def _fit_until_killed(
+    folder: Path, stage: str, epoch: int, *, parameters: dict[str, Any], X: Any, pairs: Any
+) -> None:
+    np.savez(folder / "data.npz", X=X, left=pairs.left, right=pairs.right, is_must_link=pairs.is_must_link)
+    environment = os.environ | {"PYTHONPATH": str(Path(spherepair.__file__).parents[1])}
+    command = [sys.executable, "-c", FIT_AND_HANG, str(folder), stage, str(epoch), repr(parameters)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "hanging\n"
+        finally:
+            process.kill()
+
+
+def _assert_same(one: SpherePair, other: SpherePair) -> None:
+    assert np.array_equal(one.embedding_, other.embedding_)
+    assert np.array_equal(one.labels_, other.labels_)
+
+    def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+    assert timeless(one.history_) == timeless(other.history_)
+
+
+STOPS = [
+    ("pretraining layer 1", 1),
+    ("pretraining layer 1", 3),
+    ("pretraining layer 2", 1),
+    ("pretraining layer 3", 2),
+    ("pretraining end to end", 1),
+    ("pretraining end to end", 3),
+    ("pairs", 1),
+    ("pairs", 2),
+    ("pairs", 8),
+]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_an_interrupted_fit_loses_one_epoch_at_most(stop: Any, X: Any, pairs: Any, tmp_path: Path) -> None:
+    everything, first, rest = Recorder(), Recorder(stop), Recorder()
+    whole = SpherePair(progress=everything, **STACKED).fit(X, constraints=pairs)
+    with pytest.raises(KeyboardInterrupt):
+        SpherePair(progress=first, checkpoint=tmp_path, **STACKED).fit(X, constraints=pairs)
+    resumed = SpherePair(progress=rest, checkpoint=tmp_path, **STACKED).fit(X, constraints=pairs)
+    assert first.seen[:-1] + rest.seen == everything.seen
+    _assert_same(resumed, whole)
+
+
+def test_a_fit_may_be_interrupted_again_and_again(X: Any, pairs: Any, tmp_path: Path) -> None:
+    whole = SpherePair(**JOINT).fit(X, constraints=pairs)
+    for stop in [("pretraining", 2), ("pretraining", 5), ("pairs", 3), ("pairs", 6)]:
+        with pytest.raises(KeyboardInterrupt):
+            SpherePair(progress=Recorder(stop), **JOINT).fit(X, constraints=pairs, checkpoint=tmp_path)
+    _assert_same(SpherePair(**JOINT).fit(X, constraints=pairs, checkpoint=str(tmp_path)), whole)
+
+
+def test_a_finished_fit_is_not_trained_again(X: Any, pairs: Any, tmp_path: Path) -> None:
+    whole = SpherePair(checkpoint=tmp_path, **JOINT).fit(X, constraints=pairs)
+    again = Recorder()
+    _assert_same(SpherePair(checkpoint=tmp_path, progress=again, **JOINT).fit(X, constraints=pairs), whole)
+    assert again.seen == []
+
+
+RULES = [PaperRule(min_epochs=5, tolerance=1e9, patience=2), SettledRule(min_epochs=6, settled=1e9)]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_stopping_rules_see_the_whole_history_after_a_resume(
+    rule: Any, X: Any, pairs: Any, tmp_path: Path
+) -> None:
+    parameters = JOINT | {"stopping": rule}
+    whole = SpherePair(**parameters).fit(X, constraints=pairs)
+    assert 4 < sum(record["stage"] == "pairs" for record in whole.history_) < 8
+    interrupted = SpherePair(progress=Recorder(("pairs", 4)), **parameters)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit(X, constraints=pairs, checkpoint=tmp_path)
+    _assert_same(SpherePair(**parameters).fit(X, constraints=pairs, checkpoint=tmp_path), whole)
+
+
+def test_without_a_seed_the_interrupted_fit_keeps_its_own(X: Any, pairs: Any, tmp_path: Path) -> None:
+    parameters = JOINT | {"random_state": None}
+    with pytest.raises(KeyboardInterrupt):
+        SpherePair(progress=Recorder(("pairs", 4)), **parameters).fit(
+            X, constraints=pairs, checkpoint=tmp_path
+        )
+    seed = read_tensor_file(tmp_path / CHECKPOINT_FILE)[0]["seed"]
+    assert SpherePair(**parameters).fit(X, constraints=pairs, checkpoint=tmp_path)._seed == seed
+
+
+def test_a_random_state_object_can_be_resumed(X: Any, pairs: Any, tmp_path: Path) -> None:
+    def parameters() -> dict[str, Any]:
+        return JOINT | {"random_state": np.random.RandomState(3)}
+
+    whole = SpherePair(**parameters()).fit(X, constraints=pairs)
+    with pytest.raises(KeyboardInterrupt):
+        SpherePair(progress=Recorder(("pairs", 4)), **parameters()).fit(
+            X, constraints=pairs, checkpoint=tmp_path
+        )
+    _assert_same(SpherePair(**parameters()).fit(X, constraints=pairs, checkpoint=tmp_path), whole)
+
+
+@pytest.fixture
+def interrupted(X: Any, pairs: Any, tmp_path: Path) -> Path:
+    with pytest.raises(KeyboardInterrupt):
+        SpherePair(progress=Recorder(("pairs", 3)), **JOINT).fit(X, constraints=pairs, checkpoint=tmp_path)
+    return tmp_path
+
+
+def test_a_checkpoint_is_one_file(interrupted: Path) -> None:
+    assert [p.name for p in interrupted.iterdir()] == [CHECKPOINT_FILE]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("omega", 1.5),
+        ("learning_rate", 1e-2),
+        ("hidden_dims", (16, 9)),
+        ("random_state", 1),
+        ("n_clusters", 4),
+    ],
+)
+def test_other_parameters_are_named(name: str, value: Any, interrupted: Path, X: Any, pairs: Any) -> None:
+    with pytest.raises(ModelFileError, match=rf"belongs to another fit: it differs in {name};"):
+        SpherePair(**(JOINT | {name: value})).fit(X, constraints=pairs, checkpoint=interrupted)
+
+
+def test_another_encoder_is_named(interrupted: Path, X: Any, pairs: Any) -> None:
+    with pytest.raises(ModelFileError, match="differs in encoder;"):
+        SpherePair(encoder=torch.nn.Linear(5, 10), **JOINT).fit(X, constraints=pairs, checkpoint=interrupted)
+
+
+def test_other_data_and_constraints_are_named(interrupted: Path, X: Any, pairs: Any) -> None:
+    changed = X.copy()
+    changed[5, 1] += 1
+    with pytest.raises(ModelFileError, match="differs in data;"):
+        SpherePair(**JOINT).fit(changed, constraints=pairs, checkpoint=interrupted)
+    more = pairs | Constraints.from_pairs(must_link=[(0, 1)])
+    with pytest.raises(ModelFileError, match="differs in constraints;"):
+        SpherePair(**JOINT).fit(X, constraints=more, checkpoint=interrupted, on_conflict="keep")
+
+
+def test_what_does_not_touch_training_may_change(interrupted: Path, X: Any, pairs: Any) -> None:
+    model = SpherePair(clustering="ward", progress=False, **JOINT)
+    assert model.fit(X, constraints=pairs, checkpoint=interrupted).labels_.shape == (120,)
+
+
+def _flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-9] ^= 64
+    file.write_bytes(content)
+
+
+DAMAGES = {
+    "truncated": lambda file: os.truncate(file, file.stat().st_size - 100),
+    "empty": lambda file: os.truncate(file, 0),
+    "text": lambda file: file.write_text("not a checkpoint"),
+    "a flipped bit": _flip,
+    "a pickle": lambda file: torch.save({"a": 1}, file),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_refused(damage: str, interrupted: Path, X: Any, pairs: Any) -> None:
+    DAMAGES[damage](interrupted / CHECKPOINT_FILE)
+    with pytest.raises(ModelFileError, match=r"checkpoint\.safetensors .*; remove it to start anew"):
+        SpherePair(**JOINT).fit(X, constraints=pairs, checkpoint=interrupted)
+
+
+def test_what_a_killed_process_left_half_written_is_cleared(interrupted: Path, X: Any, pairs: Any) -> None:
+    (interrupted / f".{CHECKPOINT_FILE}.tmp").write_text("half")
+    SpherePair(**JOINT).fit(X, constraints=pairs, checkpoint=interrupted)
+    assert [p.name for p in interrupted.iterdir()] == [CHECKPOINT_FILE]

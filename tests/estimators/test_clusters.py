@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.cluster import DBSCAN, AgglomerativeClustering
+from sklearn.mixture import GaussianMixture
+
+from spherepair import Constraints, SpherePair
+from spherepair.errors import InvalidParameterError
+
+
+def test_kmeans_predicts_the_labels_of_training_rows(fitted: SpherePair, X: Any) -> None:
+    assert np.array_equal(fitted.predict(X), fitted.labels_)
+
+
+def test_predicted_centres_have_the_smallest_angle(fitted: SpherePair, X: Any) -> None:
+    angles = np.arccos(np.clip(fitted.transform(X) @ fitted.cluster_centers_.T, -1, 1))
+    assert np.array_equal(fitted.predict(X), angles.argmin(axis=1))
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2, 3, 5])
+def test_ward_labels_are_the_cut_of_the_tree(n_clusters: int, make: Any, X: Any, pairs: Any) -> None:
+    model = make(n_clusters, clustering="ward").fit(X, constraints=pairs)
+    assert model.n_clusters_ == n_clusters
+    assert set(model.labels_) == set(range(n_clusters))
+    cut = AgglomerativeClustering(n_clusters).fit_predict(model.embedding_)
+    assert _same_partition(model.labels_, cut)
+
+
+def _same_partition(a: Any, b: Any) -> bool:
+    return len(set(zip(a, b, strict=True))) == len(set(a)) == len(set(b))
+
+
+def test_a_clusterer_of_scikit_learn_cuts_the_embedding(make: Any, X: Any, pairs: Any) -> None:
+    clusterer = AgglomerativeClustering(linkage="average", n_clusters=7)
+    model = make(3, clustering=clusterer).fit(X, constraints=pairs)
+    expected = AgglomerativeClustering(linkage="average", n_clusters=3).fit_predict(model.embedding_)
+    assert _same_partition(model.labels_, expected)
+    assert clusterer.n_clusters == 7
+    assert not hasattr(clusterer, "labels_")
+
+
+def test_a_mixture_gets_its_components_and_a_seed(make: Any, X: Any, pairs: Any) -> None:
+    mixture = GaussianMixture(covariance_type="spherical")
+    models = [make(3, clustering=mixture).fit(X, constraints=pairs) for _ in range(2)]
+    assert models[0].n_clusters_ == 3
+    assert np.array_equal(models[0].labels_, models[1].labels_)
+
+
+def test_noise_of_dbscan_is_kept_and_new_rows_get_a_cluster(make: Any, X: Any, pairs: Any) -> None:
+    far = np.vstack([X, X.mean(axis=0) + 300 * np.eye(5)[:1]]).astype(np.float32)
+    model = make(3, clustering=DBSCAN(eps=0.05, min_samples=3)).fit(far, constraints=pairs)
+    assert -1 in model.labels_
+    assert model.n_clusters_ == model.labels_.max() + 1 == len(model.cluster_centers_)
+    assert model.predict(far).min() >= 0
+
+
+def test_noise_alone_is_an_error(make: Any, X: Any, pairs: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="every row into noise"):
+        make(3, clustering=DBSCAN(eps=1e-12, min_samples=50)).fit(X, constraints=pairs)
+
+
+def test_score_pairs_counts_by_weight(fitted: SpherePair) -> None:
+    labels = fitted.labels_
+    same = np.flatnonzero(labels == labels[0])[1]
+    other = np.flatnonzero(labels != labels[0])[0]
+    pairs = Constraints.from_pairs(
+        must_link=[(0, same), (0, other)], must_link_weight=[3.0, 1.0], cannot_link=[(same, other)]
+    )
+    assert fitted.score_pairs(pairs) == pytest.approx(4 / 5)
+    assert fitted.score_pairs(pairs.cannot_links) == 1.0
+    assert fitted.score_pairs(Constraints.from_pairs()) == 1.0
+
+
+def test_score_pairs_of_other_rows(fitted: SpherePair, X: Any) -> None:
+    backwards = X[::-1]
+    labels = fitted.predict(backwards)
+    other = int(np.flatnonzero(labels != labels[0])[0])
+    assert fitted.score_pairs(Constraints.from_pairs(cannot_link=[(0, other)]), backwards) == 1.0
+    assert fitted.score_pairs(Constraints.from_pairs(must_link=[(0, other)]), backwards) == 0.0
+
+
+def test_score_pairs_takes_contradictions_as_they_are(fitted: SpherePair) -> None:
+    both = Constraints.from_pairs(must_link=[(0, 1)], cannot_link=[(0, 1)])
+    assert fitted.score_pairs(both) == 0.5
+
+
+def test_one_cluster_is_allowed(make: Any, X: Any, pairs: Any) -> None:
+    model = make(1).fit(X, constraints=pairs)
+    assert set(model.labels_) == {0}
+
+
+def test_as_many_clusters_as_rows_are_allowed(make: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    pairs = Constraints.from_labels(np.arange(12), 60, random_state=0)
+    with pytest.warns(match="cannot-links"):
+        model = make(12).fit(X, constraints=pairs)
+    assert model.predict(X).max() < 12

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spherepair import Constraints, SpherePair, load
+from spherepair.errors import InvalidConstraintsError, InvalidDataError
+from spherepair.metrics import clustering_accuracy
+
+
+@pytest.fixture
+def trained(make: Any, X: Any, pairs: Any) -> SpherePair:
+    """A model that tests may go on with; a twentieth of its epochs is what a refinement takes."""
+    return make(max_epochs=40).fit(X, constraints=pairs)
+
+
+def _one_more_split(X: Any, y: Any) -> np.ndarray:
+    """Cut one blob in two along a feature: four clusters where features alone show three."""
+    finer = y.copy()
+    inside = y == 2
+    finer[inside & (X[:, 0] > np.median(X[inside, 0]))] = 3
+    return finer
+
+
+def test_refine_satisfies_new_pairs_and_keeps_the_old(make: Any, X: Any, y: Any) -> None:
+    finer = _one_more_split(X, y)
+    old = Constraints.from_labels(finer, 300, random_state=0)
+    old = old[(finer[old.left] < 2) | (finer[old.right] < 2)]  # silent about the cut inside one blob
+    inside = np.flatnonzero(finer >= 2)
+    local = Constraints.from_labels(finer[inside], 200, random_state=1)
+    new = Constraints.from_arrays(inside[local.left], inside[local.right], local.is_must_link)
+    model = make(4, max_epochs=300, min_steps=20, hidden_dims=(64,)).fit(X, constraints=old)
+    before, n_epochs = model.score_pairs(new), len(model.history_)
+    model.refine(new)
+    assert model.score_pairs(new) > max(0.9, before)
+    assert model.score_pairs(old) > 0.95
+    assert len(model.constraints_) == len(old | new)
+    assert {record["stage"] for record in model.history_[n_epochs:]} == {"refining"}
+    assert clustering_accuracy(finer, model.labels_) > 0.9
+
+
+def test_refine_is_much_shorter_than_fit(trained: SpherePair, pairs: Any) -> None:
+    n_fit = len(trained.history_)
+    trained.refine(pairs)
+    assert len(trained.history_) - n_fit == 2
+
+
+def test_refine_with_nothing_new_keeps_the_clusters(trained: SpherePair, y: Any, pairs: Any) -> None:
+    before = trained.labels_
+    assert clustering_accuracy(before, trained.refine(pairs).labels_) == 1.0
+
+
+def test_predictions_follow_a_refinement(trained: SpherePair, X: Any, pairs: Any) -> None:
+    trained.refine(pairs)
+    assert np.array_equal(trained.predict(X), trained.labels_)
+    assert np.array_equal(trained.transform(X), trained.embedding_)
+
+
+def test_a_loaded_model_needs_the_rows_and_refines_alike(
+    trained: SpherePair, X: Any, y: Any, tmp_path: Path
+) -> None:
+    more = Constraints.from_labels(y, 50, random_state=9)
+    trained.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    with pytest.raises(InvalidDataError, match=r"refine\(constraints, X\)"):
+        loaded.refine(more)
+    with pytest.raises(InvalidDataError, match="X has 100 rows, but the model was fitted on 120"):
+        loaded.refine(more, X[:100])
+    loaded.refine(more, X)
+    trained.refine(more)
+    assert np.array_equal(loaded.embedding_, trained.embedding_)
+    assert np.array_equal(loaded.labels_, trained.labels_)
+
+
+def test_refine_counts_the_clusters_again(make: Any, X: Any, y: Any, pairs: Any) -> None:
+    model = make("auto", max_epochs=40).fit(X, constraints=pairs)
+    first = model.cluster_number_
+    model.refine(Constraints.from_labels(y, 200, random_state=5))
+    assert model.cluster_number_ is not first
+    assert model.n_clusters_ == model.cluster_number_.value == 3
+
+
+def test_refine_refuses_rows_that_do_not_exist(trained: SpherePair) -> None:
+    with pytest.raises(InvalidConstraintsError, match="rows 0 and 500"):
+        trained.refine(Constraints.from_pairs(must_link=[(0, 500)]))
+
+
+def test_an_interrupted_refinement_leaves_the_model_as_it_was(
+    trained: SpherePair, X: Any, pairs: Any
+) -> None:
+    def interrupt(state: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = trained.embedding_
+    trained.set_params(progress=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trained.refine(pairs)
+    assert np.array_equal(trained.transform(X), before)
+    assert np.array_equal(trained.predict(X), trained.labels_)

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.torch
+import torch
+from scipy import sparse
+from sklearn.cluster import AgglomerativeClustering
+
+import spherepair
+from spherepair import SpherePair, load
+from spherepair.errors import InvalidParameterError, ModelFileError, SpherePairWarning
+from spherepair.persistence import FORMAT_VERSION, _json_digest
+from spherepair.training.pretraining import JointPretraining
+from spherepair.training.stopping import SettledRule
+
+PREDICT_ELSEWHERE = """
+import sys
+import numpy as np, pandas as pd
+from pathlib import Path
+from scipy import sparse
+from spherepair import load
+folder = Path(sys.argv[1])
+rows = {
+    "dense": np.load(folder / "rows.npy"),
+    "sparse": sparse.load_npz(folder / "rows.npz"),
+    "pandas": pd.read_csv(folder / "rows.csv"),
+}
+for name, X in rows.items():
+    model = load(folder / name)
+    np.savez(folder / f"{name}.npz", labels=model.predict(X), embedding=model.transform(X))
+"""
+
+
+def test_predictions_are_the_same_in_another_process(make: Any, X: Any, pairs: Any, tmp_path: Path) -> None:
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    tables = {"dense": X, "sparse": sparse.csr_array(X), "pandas": frame}
+    models = {name: make("auto").fit(table, constraints=pairs) for name, table in tables.items()}
+    for name, model in models.items():
+        model.save(tmp_path / name)
+    np.save(tmp_path / "rows.npy", X)
+    sparse.save_npz(tmp_path / "rows.npz", tables["sparse"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    environment = os.environ | {"PYTHONPATH": str(Path(spherepair.__file__).parents[1])}
+    subprocess.run(
+        [sys.executable, "-c", PREDICT_ELSEWHERE, str(tmp_path)], check=True, env=environment, timeout=120
+    )
+    for name, model in models.items():
+        there = np.load(tmp_path / f"{name}.npz")
+        assert np.array_equal(there["labels"], model.labels_)
+        assert np.array_equal(there["embedding"], model.transform(tables[name]))
+
+
+@pytest.fixture
+def folder(fitted: SpherePair, tmp_path: Path) -> Path:
+    fitted.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_model_is_two_files(folder: Path) -> None:
+    assert sorted(p.name for p in folder.iterdir()) == ["model.json", "weights.safetensors"]
+    assert [p.name for p in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_loaded_model_has_everything_but_the_rows(folder: Path, fitted: SpherePair) -> None:
+    model = load(folder)
+    for name in ("labels_", "embedding_", "cluster_centers_", "n_clusters_", "n_features_in_"):
+        assert np.array_equal(getattr(model, name), getattr(fitted, name))
+    assert model.history_ == fitted.history_
+    assert model.constraints_ == fitted.constraints_
+    assert model.get_params() == fitted.get_params() | {"device": "auto"}
+    assert list(model.get_feature_names_out()) == list(fitted.get_feature_names_out())
+    assert model.labels_.dtype == fitted.labels_.dtype
+
+
+def test_a_loaded_model_can_be_saved_again(folder: Path, tmp_path: Path, X: Any) -> None:
+    load(folder).save(tmp_path / "again")
+    assert np.array_equal(load(tmp_path / "again").predict(X), load(folder).predict(X))
+
+
+def test_the_inferred_number_of_clusters_is_kept(make: Any, X: Any, pairs: Any, tmp_path: Path) -> None:
+    model = make("auto").fit(X, constraints=pairs)
+    model.save(tmp_path / "model")
+    number = load(tmp_path / "model").cluster_number_
+    assert number.to_dict() == model.cluster_number_.to_dict()
+    assert number.value == load(tmp_path / "model").n_clusters_
+
+
+def test_settings_objects_survive(make: Any, X: Any, pairs: Any, tmp_path: Path) -> None:
+    rule, pretraining = SettledRule(min_epochs=3), JointPretraining(epochs=1, min_steps=1)
+    model = make(stopping=rule, pretraining=pretraining, hidden_dims=[16]).fit(X, constraints=pairs)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert (loaded.stopping, loaded.pretraining, loaded.hidden_dims) == (rule, pretraining, (16,))
+    assert loaded.fit(X, constraints=pairs).labels_.shape == (120,)
+
+
+def test_code_is_not_saved_and_its_loss_is_told(make: Any, X: Any, pairs: Any, tmp_path: Path) -> None:
+    own = {"clustering": AgglomerativeClustering(), "progress": lambda state: None}
+    seed = np.random.RandomState(0)
+    model = make(random_state=seed, **own).fit(X, constraints=pairs)
+    model.save(tmp_path / "model")
+    with pytest.warns(
+        SpherePairWarning, match=r"clustering=AgglomerativeClustering\(\).*set_params"
+    ) as caught:
+        loaded = load(tmp_path / "model")
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.refine(pairs, X).labels_.shape == (120,)
+
+
+def test_an_encoder_has_to_be_given_again(make: Any, X: Any, pairs: Any, tmp_path: Path) -> None:
+    encoder = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 4))
+    model = make(encoder=encoder).fit(X, constraints=pairs)
+    model.save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match="encoder=module"):
+        load(tmp_path / "model")
+    loaded = load(tmp_path / "model", encoder=encoder)
+    assert np.array_equal(loaded.transform(X), model.embedding_)
+    with pytest.raises(ModelFileError, match="not a complete model"):
+        load(tmp_path / "model", encoder=torch.nn.Linear(5, 4))
+
+
+def test_an_unknown_device_is_refused_on_load(folder: Path) -> None:
+    with pytest.raises(InvalidParameterError, match="device must be"):
+        load(folder, device="gpu")
+
+
+def _edit(folder: Path, *, sign: bool = True, **changes: Any) -> None:
+    content = json.loads((folder / "model.json").read_text())
+    content |= changes
+    if sign:
+        content.pop("sha256")
+        content["sha256"] = _json_digest(content)
+    (folder / "model.json").write_text(json.dumps(content))
+
+
+def _flip(file: Path, position: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[position] ^= 1
+    file.write_bytes(content)
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return (os.mkdir, ("exploded",))
+
+
+DAMAGES = {
+    "truncated weights": (
+        lambda d: os.truncate(d / "weights.safetensors", 1000),
+        "weights.safetensors is truncated",
+    ),
+    "a flipped bit of the weights": (lambda d: _flip(d / "weights.safetensors", -40), "altered"),
+    "missing weights": (lambda d: (d / "weights.safetensors").unlink(), "has no weights.safetensors"),
+    "missing description": (lambda d: (d / "model.json").unlink(), "has no model.json"),
+    "truncated description": (lambda d: os.truncate(d / "model.json", 50), "model.json cannot be read"),
+    "edited description": (lambda d: _edit(d, sign=False, seed=5), "model.json was altered"),
+    "a later format": (lambda d: _edit(d, format_version=FORMAT_VERSION + 1), "saved in format 2"),
+    "no format": (lambda d: _edit(d, format_version=None), "saved in format None"),
+    "a list": (lambda d: (d / "model.json").write_text("[1]"), "not the description of a model"),
+    "deep nesting": (lambda d: (d / "model.json").write_text("[" * 100_000), "cannot be read"),
+    "bytes": (lambda d: (d / "model.json").write_bytes(b"\xff\xfe\x00"), "cannot be read"),
+    "a pickled description": (
+        lambda d: (d / "model.json").write_bytes(pickle.dumps(Bomb())),
+        "cannot be read",
+    ),
+    "pickled weights": (lambda d: torch.save(Bomb(), d / "weights.safetensors"), "altered"),
+    "an unknown class": (lambda d: _edit(d, estimator="os.system"), "'os.system', which this version"),
+    "no parameters": (lambda d: _edit(d, parameters=None), "not a complete model"),
+    "a parameter of an unknown class": (
+        lambda d: _edit(d, parameters={"stopping": {"class": "Popen", "args": "ls"}}),
+        "not a complete model",
+    ),
+    "a number that is none": (lambda d: _edit(d, embedding_dim="x"), "not a complete model"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_is_refused_and_nothing_executed(
+    damage: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    spoil, message = DAMAGES[damage]
+    spoil(folder)
+    with pytest.raises(ModelFileError, match=message):
+        load(folder)
+    assert not Path("exploded").exists()
+
+
+def test_pickled_weights_are_not_executed_even_with_a_right_digest(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spherepair.persistence import _digest
+
+    monkeypatch.chdir(folder.parent)
+    torch.save(Bomb(), folder / "weights.safetensors")
+    _edit(folder, weights_sha256=_digest(folder / "weights.safetensors"))
+    with pytest.raises(ModelFileError, match=r"weights\.safetensors"):
+        load(folder)
+    assert not Path("exploded").exists()
+
+
+def test_what_is_no_model_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    for name in ("file", "nowhere", "."):
+        with pytest.raises(ModelFileError, match=r"no model\.json"):
+            load(tmp_path / name)
+
+
+def test_saving_replaces_an_older_model(folder: Path, make: Any, X: Any, pairs: Any) -> None:
+    other = make(random_state=1).fit(X, constraints=pairs)
+    other.save(folder)
+    assert np.array_equal(load(folder).embedding_, other.embedding_)
+    assert [p.name for p in folder.parent.iterdir()] == ["model"]
+
+
+def test_saving_never_removes_files_of_others(fitted: SpherePair, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ModelFileError, match=r"holds other files \(thesis\.tex\)"):
+        fitted.save(tmp_path)
+    with pytest.raises(ModelFileError, match="is a file"):
+        fitted.save(tmp_path / "thesis.tex")
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_saving_into_the_current_or_a_linked_folder(
+    fitted: SpherePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    fitted.save(tmp_path / "link")
+    assert (tmp_path / "real" / "model.json").exists()
+    monkeypatch.chdir(tmp_path / "real")
+    fitted.save(".")
+    assert load(tmp_path / "link").n_clusters_ == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "real"]
+
+
+def test_saving_makes_missing_folders(fitted: SpherePair, tmp_path: Path) -> None:
+    fitted.save(str(tmp_path / "a" / "b"))
+    assert load(str(tmp_path / "a" / "b")).n_clusters_ == 3
+
+
+@pytest.mark.parametrize("failing", ["weights", "description", "last step"])
+def test_an_interrupted_save_leaves_the_older_model(
+    failing: str, folder: Path, make: Any, X: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = load(folder).embedding_
+    other = make(random_state=1, max_epochs=1).fit(X, constraints=pairs)
+    replace = os.replace
+
+    def interrupt(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    def interrupt_last(source: Path, target: Path) -> None:
+        if Path(source).suffix == ".tmp":
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    if failing == "weights":
+        monkeypatch.setattr(safetensors.torch, "save_file", interrupt)
+    elif failing == "description":
+        monkeypatch.setattr(Path, "write_text", interrupt)
+    else:
+        monkeypatch.setattr(os, "replace", interrupt_last)
+    with pytest.raises(KeyboardInterrupt):
+        other.save(folder)
+    monkeypatch.undo()
+    assert np.array_equal(load(folder).embedding_, before)
+    assert [p.name for p in folder.parent.iterdir()] == ["model"]

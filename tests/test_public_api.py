@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import spherepair
+
+#: What must not be needed beyond the core dependencies; scikit-learn itself may load some of them.
+OPTIONAL = ["pandas", "polars", "pyarrow", "typer", "rich", "matplotlib", "plotly", "jinja2", "fastcluster"]
+
+
+FIT_WITHOUT_OPTIONAL = """
+import sys
+source, *optional = sys.argv[1:]
+sys.path.insert(0, source)
+sys.modules.update(dict.fromkeys(optional))  # importing one of them now fails
+import numpy as np
+from spherepair import Constraints, SpherePair
+pairs = Constraints.from_labels(np.arange(20) % 2, 150, random_state=0)
+model = SpherePair(hidden_dims=(4,), max_epochs=1, pretraining=None, batch_size=100)
+print(model.fit_predict(np.eye(20), constraints=pairs).shape)
+"""
+
+
+def test_public_names_are_those_of_the_design() -> None:
+    assert {"SpherePair", "Constraints", "infer_n_clusters", "load"} <= set(spherepair.__all__)
+    assert all(hasattr(spherepair, name) for name in spherepair.__all__)
+
+
+def test_everything_public_has_a_docstring() -> None:
+    documented = [getattr(spherepair, name) for name in spherepair.__all__ if name != "__version__"]
+    for thing in (*documented, spherepair):
+        assert thing.__doc__
+
+
+def test_methods_of_the_design_exist() -> None:
+    methods = ["fit", "predict", "transform", "fit_predict", "fit_transform"]
+    methods += ["score_pairs", "refine", "save", "paper"]
+    assert all(callable(getattr(spherepair.SpherePair, name)) for name in methods)
+    methods = ["from_pairs", "from_labels", "from_groups", "read", "write", "closure", "conflicts"]
+    assert all(callable(getattr(spherepair.Constraints, name)) for name in methods)
+
+
+def test_defaults_are_those_of_the_design() -> None:
+    parameters = spherepair.SpherePair().get_params()
+    expected = {
+        "n_clusters": "auto",
+        "embedding_dim": "auto",
+        "hidden_dims": (500, 500, 2000),
+        "omega": 2.0,
+        "reconstruction_weight": 0.02,
+        "pretraining": "joint",
+        "scaling": "auto",
+        "clustering": "kmeans",
+        "tail_ratio": 0.05,
+        "batch_size": 256,
+        "learning_rate": 1e-3,
+        "encoder": None,
+        "device": "auto",
+        "precision": "auto",
+        "random_state": None,
+        "progress": "auto",
+    }
+    assert {name: parameters[name] for name in expected} == expected
+
+
+def test_the_core_runs_without_any_optional_package() -> None:
+    source = str(Path(spherepair.__file__).parents[1])
+    command = [sys.executable, "-c", FIT_WITHOUT_OPTIONAL, source, *OPTIONAL]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    assert answer.stdout.strip() == "(20,)"
