@@ -52,8 +52,9 @@ class Report:
     def warn(self, message: str) -> None:
         """One line on stderr, and an entry of the JSON."""
         line = in_options(message)
-        self.warnings.append(line)
-        sys.stderr.write(f"warning: {line}\n")
+        if line not in self.warnings:
+            self.warnings.append(line)
+            sys.stderr.write(f"warning: {line}\n")
 
     def note(self, text: str) -> None:
         """Say on stderr what is being done."""
@@ -134,6 +135,8 @@ def reporting(
         report.warn(str(message))
 
     with warnings.catch_warnings():
+        # Python's own switches (PYTHONWARNINGS=error) are for developers, not for this command.
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         try:
             yield report

@@ -124,7 +124,10 @@ def _open_npy(path: Path) -> Any:
 
 def _read_npz(path: Path) -> Any:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream:
+            arrays = np.load(stream, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                return arrays
             if set(arrays.files) >= _SPARSE_PARTS:
                 return _read_sparse(path)
             return arrays[_main_array(path, arrays.files)]

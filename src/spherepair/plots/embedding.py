@@ -86,7 +86,7 @@ def draw_embedding_map(
         _name_clusters(axes, flat, clusters[chosen])
     else:
         _draw_corners(axes, len(middle))
-    axes.set_title(title or f"{len(rows):,} rows in {len(np.unique(clusters))} clusters")
+    axes.set_title(title or f"{len(rows):,} rows in {len(np.unique(clusters))} clusters", pad=10)
     axes.set_aspect("equal")
     axes.set_axis_off()
 

@@ -52,7 +52,7 @@ def draw_tail_angle_curve(axes: Axes, cluster_number: ClusterNumber, *, title: s
         _draw_angles(axes, cluster_number)
     else:
         _draw_scores(axes, cluster_number)
-    axes.set_title(title or _title(cluster_number))
+    axes.set_title(title or _title(cluster_number), pad=10)
 
 
 def _title(number: ClusterNumber) -> str:

@@ -1,0 +1,124 @@
+"""A small table with ids, its pairs, a model of it, and two ways to run a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pytest
+from sklearn.datasets import make_blobs
+
+from spherepair import Constraints
+from spherepair.cli import main
+
+#: A network and a training so small that a fit takes a fraction of a second.
+TINY = ("--hidden-dims", "16", "--max-epochs", "20", "--pretraining", "none")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        content: dict[str, Any] = json.loads(self.out)
+        return content
+
+
+@dataclass(frozen=True)
+class Example:
+    """Three clear clusters of 40 rows: X, the names of its rows, the true clusters, and the files."""
+
+    X: np.ndarray[Any, Any]
+    ids: list[str]
+    y: np.ndarray[Any, Any]
+    folder: Path
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / "rows.csv"
+
+    @property
+    def pairs(self) -> Path:
+        return self.folder / "pairs.csv"
+
+    @property
+    def array(self) -> Path:
+        return self.folder / "rows.npy"
+
+    @property
+    def numbered_pairs(self) -> Path:
+        return self.folder / "numbered.csv"
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model"
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Sequence[str]:
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
+    folder = tmp_path_factory.mktemp("example")
+    X, y = make_blobs(120, n_features=5, centers=3, cluster_std=0.5, random_state=0)
+    ids = [f"row-{number:03d}" for number in range(len(X))]
+    data = Example(X, ids, y, folder)
+    columns = {"name": ids, **{f"f{place}": X[:, place] for place in range(5)}}
+    pa_csv.write_csv(pa.table(columns), data.rows)
+    np.save(data.array, X)
+    pairs = Constraints.from_labels(y, 300, random_state=0)
+    pairs.write(data.pairs, ids=ids)
+    pairs.write(data.numbered_pairs)
+    code = main(
+        ["fit", str(data.rows), "-c", str(data.pairs), "--id", "name", "-o", str(data.model), *TINY, "-q"]
+    )
+    assert code == 0
+    return data
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Run a command in this process."""
+
+    def run(*arguments: object) -> Ended:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return Ended(code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def shell() -> Callable[..., Ended]:
+    """Run a command as a user does, in a process of its own."""
+
+    def run(*arguments: object, **environment: str) -> Ended:
+        done = subprocess.run(
+            [sys.executable, "-m", "spherepair.cli", *map(str, arguments)],
+            capture_output=True,
+            encoding="utf-8",
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            check=False,
+            timeout=120,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    return run

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+
+from spherepair import SpherePair
+from spherepair.errors import InvalidParameterError, TrainingDivergedError
+
+
+def test_more_clusters_than_rows_are_refused(make: Any, X: Any, pairs: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="n_clusters=121 is more than the 120 rows"):
+        make(121).fit(X, constraints=pairs)
+
+
+INVALID = {
+    "n_clusters": [0, -1, 2.5, "many", None],
+    "embedding_dim": [0, 1.5, "wide"],
+    "hidden_dims": [(0,), (-3, 4), (32.5,), ("a",), "huge", 7],
+    "omega": [0.5, -1.0, "2", np.nan, np.inf],
+    "reconstruction_weight": [-0.1, None, np.nan],
+    "pretraining": ["stack", 3, True],
+    "scaling": ["minmax", None],
+    "clustering": ["dbscan", 3, KMeans],
+    "tail_ratio": [0.0, 1.0, -0.5],
+    "batch_size": [0, 2.5, "auto"],
+    "reconstruction_rows": [0, "some"],
+    "max_epochs": [0, 1.5],
+    "min_steps": [0],
+    "learning_rate": [0.0, -1e-3, np.inf],
+    "stopping": ["never", 5, object()],
+    "encoder": ["mlp", 3],
+    "on_conflict": ["ignore", None],
+    "checkpoint": [7],
+    "device": ["gpu", 3.5],
+    "precision": ["float16", None],
+    "random_state": ["zero", -1],
+    "progress": ["always", 2.5],
+}
+
+
+def test_every_parameter_is_tried_with_invalid_values() -> None:
+    assert set(INVALID) == set(SpherePair().get_params())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in INVALID.items() for value in values]
+)
+def test_an_invalid_parameter_is_named(name: str, value: Any, make: Any, X: Any, pairs: Any) -> None:
+    with pytest.raises(InvalidParameterError, match=name):
+        make().set_params(**{name: value}).fit(X, constraints=pairs)
+
+
+def test_an_encoder_that_does_not_fit_the_table_is_refused(make: Any, X: Any, pairs: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="encoder does not accept rows of 5 features"):
+        make(encoder=torch.nn.Linear(6, 4)).fit(X, constraints=pairs)
+    with pytest.raises(InvalidParameterError, match="encoder must map"):
+        make(encoder=torch.nn.Flatten(0)).fit(X, constraints=pairs)
+    with pytest.raises(InvalidParameterError, match="embedding_dim=9, but the encoder gives 4"):
+        make(encoder=torch.nn.Linear(5, 4), embedding_dim=9).fit(X, constraints=pairs)
+
+
+def test_stacked_pretraining_refuses_an_encoder_without_mirrored_layers(
+    make: Any, X: Any, pairs: Any
+) -> None:
+    with pytest.raises(InvalidParameterError, match="pretraining='stacked'"):
+        make(encoder=torch.nn.Linear(5, 4), pretraining="stacked").fit(X, constraints=pairs)
+
+
+def test_training_that_diverges_says_what_to_lower(make: Any, X: Any, pairs: Any) -> None:
+    with pytest.raises(TrainingDivergedError, match="learning_rate"):
+        make(scaling="none", pretraining=None).fit(1e30 * X, constraints=pairs)
