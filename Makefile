@@ -22,8 +22,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup  ## pairs, fit with unknown number of clusters, new rows predicted, a picture
 	$(BIN)/spherepair demo --out demo-output
 
+# One thread per worker: workers that each use all cores would wait for each other.
 test: setup  ## the whole test suite
-	$(BIN)/python -m pytest -q -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 check: setup  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check src tests bench

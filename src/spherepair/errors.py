@@ -6,8 +6,6 @@ catch (``ValueError`` for bad input), so that existing handlers keep working.
 
 from __future__ import annotations
 
-from sklearn.exceptions import ConvergenceWarning as _SklearnConvergenceWarning
-
 
 class SpherePairError(Exception):
     """Base class of all errors raised on purpose by spherepair."""
@@ -69,7 +67,3 @@ class ConstraintWarning(SpherePairWarning):
 
 class EmbeddingDimensionWarning(SpherePairWarning):
     """The embedding has fewer dimensions than the number of clusters needs (theorem: D >= K)."""
-
-
-class NotConvergedWarning(SpherePairWarning, _SklearnConvergenceWarning):  # type: ignore[misc]
-    """Training was cut by ``max_epochs`` before the stopping rule was satisfied."""

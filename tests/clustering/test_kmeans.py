@@ -11,6 +11,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from spherepair.clustering import kmeans as kmeans_module
 from spherepair.clustering.assigners import (
+    Assignment,
+    keep_numbers,
     mean_directions,
     nearest_direction,
     resolve_assigner,
@@ -89,3 +91,19 @@ def test_mean_directions_leave_noise_out():
     embedding = np.array([[1, 0], [0, 1], [0, -1]], dtype=np.float32)
     centers = mean_directions(embedding, np.array([0, 1, -1]))
     np.testing.assert_allclose(centers, [[1, 0], [0, 1]])
+
+
+def test_renumbered_clusters_keep_rows_centres_and_noise():
+    labels = np.array([2, 2, 0, 0, 1, -1])
+    centers = np.eye(3, dtype=np.float32)
+    kept = keep_numbers(Assignment(labels, centers), np.array([0, 0, 1, 1, 2, 2]))
+    assert kept.labels.tolist() == [0, 0, 1, 1, 2, -1]
+    np.testing.assert_array_equal(kept.centers, centers[[2, 0, 1]])
+
+
+@pytest.mark.parametrize("before", [[0, 1, 2, 3, 4, 4], [0, 0, 0, 0, 0, 0]])
+def test_renumbering_survives_another_number_of_clusters(before):
+    kept = keep_numbers(
+        Assignment(np.array([0, 0, 1, 1, 2, 2]), np.eye(3, dtype=np.float32)), np.array(before)
+    )
+    assert sorted(set(kept.labels.tolist())) == [0, 1, 2]

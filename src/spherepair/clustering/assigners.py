@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
 from spherepair.clustering.kmeans import kmeans
@@ -118,6 +119,31 @@ def resolve_assigner(clustering: Any, *, device: torch.device | None = None) -> 
     raise InvalidParameterError(
         f"clustering must be 'kmeans', 'ward' or a scikit-learn clusterer, got {clustering!r} instead."
     )
+
+
+def keep_numbers(found: Assignment, before: Labels) -> Assignment:
+    """Renumber clusters so that each keeps the number under which most of its rows were known.
+
+    Parameters
+    ----------
+    found : Assignment
+    before : ndarray of shape (n,)
+        Earlier labels of the same rows; -1 is noise.
+
+    Examples
+    --------
+    >>> found = Assignment(np.array([0, 0, 1]), np.array([[1, 0], [0, 1]], dtype=np.float32))
+    >>> keep_numbers(found, np.array([1, 1, 0])).labels
+    array([1, 1, 0])
+    """
+    n_clusters = len(found.centers)
+    shared = np.zeros((n_clusters, max(n_clusters, int(before.max()) + 1)), dtype=np.int64)
+    known = (found.labels >= 0) & (before >= 0)
+    np.add.at(shared, (found.labels[known], before[known]), 1)
+    # Only numbers below K can be kept: labels stay 0 … K-1 when clusters have become fewer.
+    number = linear_sum_assignment(shared[:, :n_clusters], maximize=True)[1]
+    labels = np.where(found.labels >= 0, number[found.labels], -1)
+    return Assignment(labels, found.centers[np.argsort(number)])
 
 
 def nearest_direction(embedding: Floats, centers: Floats) -> Labels:

@@ -28,7 +28,7 @@ from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 from torch.nn import functional as F  # noqa: N812
 
-from spherepair.clustering.assigners import Assigner, nearest_direction, resolve_assigner
+from spherepair.clustering.assigners import Assigner, keep_numbers, nearest_direction, resolve_assigner
 from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, InvalidParameterError
@@ -108,7 +108,7 @@ class DeepConstrainedClusterer(
         job = self._prepare(table, pairs, checkpoint if checkpoint is not None else self.checkpoint)
         self._pretrain(job)
         self._train(job, PAIRS_STAGE, self.max_epochs, resolve_stopping(self.stopping))
-        self._finish(job, table)
+        self._finish(job)
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -178,7 +178,7 @@ class DeepConstrainedClusterer(
         job = Job(rows, pairs, network, Session(network, self._hardware, seed, monitors=self._monitors()))
         self._train(job, REFINE_STAGE, self._refine_epochs(), resolve_stopping("fixed"))
         job.session.history = [*self.history_, *job.session.history]
-        self._finish(job, table)
+        self._finish(job, before=self.labels_)
         return self
 
     def save(self, folder: str | Path) -> None:
@@ -267,7 +267,7 @@ class DeepConstrainedClusterer(
             stopping=stopping,
         )
 
-    def _finish(self, job: Job, table: Any) -> None:
+    def _finish(self, job: Job, *, before: NDArray[np.int64] | None = None) -> None:
         """Embed all rows, find how many clusters there are, and assign."""
         self.network_ = job.network.eval()
         self.constraints_ = job.pairs
@@ -278,6 +278,8 @@ class DeepConstrainedClusterer(
         assigner: Assigner = resolve_assigner(self.clustering, device=self._hardware.device)
         seed = derive_seed(self._seed, "clustering") % 2**32  # scikit-learn's clusterers take no more
         found = assigner.assign(self.embedding_, n_clusters, seed=seed)
+        if before is not None:
+            found = keep_numbers(found, before)
         self.labels_, self.cluster_centers_ = found.labels, found.centers
         self.n_clusters_ = len(found.centers)
 
