@@ -6,7 +6,7 @@ label rows never seen. See :class:`SpherePair` and :class:`Constraints`.
 
 from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
 from spherepair.constraints import Constraints
-from spherepair.estimators.saving import load
+from spherepair.estimators.loading import load
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.version import __version__
 

@@ -58,17 +58,13 @@ def test_no_pairs_are_written_and_read_back(tmp_path, suffix):
     assert len(Constraints.read(tmp_path / f"pairs.{suffix}")) == 0
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(
     weight=st.lists(st.floats(0, width=32, allow_infinity=False), min_size=1, max_size=5),
     suffix=st.sampled_from(["csv", "jsonl", "parquet"]),
 )
 def test_weights_survive_to_the_last_bit(tmp_path, weight, suffix):
-    pairs = Constraints.from_pairs(
-        [(0, k + 1) for k in range(len(weight))], must_link_weight=weight
-    )
+    pairs = Constraints.from_pairs([(0, k + 1) for k in range(len(weight))], must_link_weight=weight)
     pairs.write(tmp_path / f"pairs.{suffix}")
     assert np.array_equal(Constraints.read(tmp_path / f"pairs.{suffix}").weight, pairs.weight)
 
@@ -333,9 +329,7 @@ def test_missing_file_folder_and_unknown_kind_are_refused(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(InvalidConstraintsError, match="is a folder, not a file"):
         Constraints.read(str(tmp_path / "folder.csv"))
-    with pytest.raises(
-        InvalidConstraintsError, match=r"unknown kind; its name must end in \.csv, "
-    ):
+    with pytest.raises(InvalidConstraintsError, match=r"unknown kind; its name must end in \.csv, "):
         Constraints.read(tmp_path / "pairs.txt")
     with pytest.raises(InvalidConstraintsError, match=r"the folder of .* does not exist"):
         PAIRS.write(tmp_path / "nowhere" / "pairs.csv")
@@ -350,9 +344,7 @@ def test_unknown_id_is_named_with_its_row_and_count(put):
 
 def test_ids_must_be_unique_and_there(put):
     path = put("left,right,link\na,b,ml\n")
-    with pytest.raises(
-        InvalidConstraintsError, match=r"the id 'b' stands for 3 rows; .* 1 of them"
-    ):
+    with pytest.raises(InvalidConstraintsError, match=r"the id 'b' stands for 3 rows; .* 1 of them"):
         Constraints.read(path, ids=["a", "b", "b", "b"])
     with pytest.raises(InvalidConstraintsError, match=r"ids\[1\] is missing"):
         Constraints.read(path, ids=["a", None])
@@ -372,9 +364,7 @@ def test_whole_number_ids_are_found_however_they_are_written(put):
 
 
 def test_write_refuses_rows_without_an_id(tmp_path):
-    with pytest.raises(
-        InvalidConstraintsError, match="links rows 3 and 0, but there are only 3 rows"
-    ):
+    with pytest.raises(InvalidConstraintsError, match="links rows 3 and 0, but there are only 3 rows"):
         PAIRS.write(tmp_path / "pairs.csv", ids=["a", "b", "c"])
     assert not os.listdir(tmp_path)
 

@@ -165,10 +165,7 @@ def test_compact_group_pairs_entail_exactly_the_groups(groups, seed):
     labelled = [row for row, group in enumerate(groups) if group != -1]
     expected = {(i, j, groups[i] == groups[j]) for i in labelled for j in labelled if i < j}
     closed = pairs.closure()
-    found = {
-        (*ends, bool(link))
-        for ends, link in zip(unordered(closed), closed.is_must_link, strict=True)
-    }
+    found = {(*ends, bool(link)) for ends, link in zip(unordered(closed), closed.is_must_link, strict=True)}
     assert found == expected
     assert len(pairs) <= 2 * len(labelled) + 6
     assert pairs.n_duplicates == 0

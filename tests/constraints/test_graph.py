@@ -141,9 +141,7 @@ def test_conflicts_are_cannot_links_inside_chains_and_chains_are_shortest(must, 
     for conflict in report:
         assert (conflict.chain[0], conflict.chain[-1]) == (conflict.left, conflict.right)
         steps = list(zip(conflict.chain, conflict.chain[1:], strict=False))
-        assert [frozenset(must[row]) for row in conflict.chain_rows] == [
-            frozenset(s) for s in steps
-        ]
+        assert [frozenset(must[row]) for row in conflict.chain_rows] == [frozenset(s) for s in steps]
         assert all(frozenset(step) in links for step in steps)
         assert set(cannot[conflict.source_row]) == {conflict.left, conflict.right}
 
@@ -168,9 +166,7 @@ def test_same_pair_both_ways_is_a_chain_of_one_link():
 def test_conflict_can_speak_in_ids_and_without_rows():
     conflict = Conflict(0, 2, chain=(0, 1, 2), source_row=-1, chain_rows=(-1, -1))
     assert conflict.explain() == "cannot-link (0, 2) contradicts must-links 0 - 1 - 2"
-    assert (
-        conflict.explain(["x", "y", "z"]) == "cannot-link (x, z) contradicts must-links x - y - z"
-    )
+    assert conflict.explain(["x", "y", "z"]) == "cannot-link (x, z) contradicts must-links x - y - z"
 
 
 def test_report_counts_iterates_slices_and_turns_into_json():
@@ -196,9 +192,7 @@ def test_report_counts_iterates_slices_and_turns_into_json():
 def test_long_chain_is_found_in_a_component_among_others():
     rows = np.arange(20_000)
     must = np.stack([rows[:-1], rows[1:]], axis=1)[rows[:-1] % 5_000 != 4_999]
-    report = Constraints.from_pairs(
-        must, [(5_000, 9_999), (0, 5_000), (15_003, 15_001)]
-    ).conflicts()
+    report = Constraints.from_pairs(must, [(5_000, 9_999), (0, 5_000), (15_003, 15_001)]).conflicts()
     assert [conflict.chain[1] for conflict in report] == [5_001, 15_002]
     assert len(report[0].chain) == 5_000
 

@@ -128,9 +128,7 @@ def test_from_arrays_keeps_weights_and_source_rows():
 
 
 def test_repeated_pair_is_kept_once_with_largest_weight_and_counted():
-    pairs = Constraints.from_pairs(
-        must_link=[(3, 1), (0, 5), (1, 3), (3, 1)], must_link_weight=[1, 1, 4, 2]
-    )
+    pairs = Constraints.from_pairs(must_link=[(3, 1), (0, 5), (1, 3), (3, 1)], must_link_weight=[1, 1, 4, 2])
     assert list(pairs) == [Pair(3, 1, True, 4.0), Pair(0, 5, True, 1.0)]
     assert pairs.source_row.tolist() == [0, 1]
     assert pairs.n_duplicates == 2

@@ -23,7 +23,7 @@ from spherepair.cli.reporting import reporting
 from spherepair.cli.tables import read_rows
 from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
 from spherepair.constraints import Constraints
-from spherepair.estimators.saving import load
+from spherepair.estimators.loading import load
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.plots import save_figure, tail_angle_curve
 from spherepair.plots.figures import check_picture_name

@@ -23,7 +23,7 @@ from spherepair.cli.outputs import check_label_file, write_labels
 from spherepair.cli.reporting import Report, reporting
 from spherepair.cli.tables import Table, read_table
 from spherepair.errors import InvalidDataError
-from spherepair.estimators.saving import load
+from spherepair.estimators.loading import load
 from spherepair.estimators.spherepair import SpherePair
 
 NAME = "predict"

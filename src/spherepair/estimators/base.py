@@ -33,6 +33,7 @@ from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators import inputs
+from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
 from spherepair.networks import Autoencoder
 from spherepair.training.batches import Batches
@@ -186,8 +187,6 @@ class DeepConstrainedClusterer(
 
         The rows themselves are not saved, only their labels and embedding.
         """
-        from spherepair.estimators.saving import save_estimator
-
         check_is_fitted(self)
         save_estimator(self, folder)
 
