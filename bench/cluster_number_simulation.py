@@ -42,6 +42,8 @@ class Scenario:
         Irregularity of the cluster directions.
     families : float
         How much clusters lean towards one of K / 3 family directions: some are near each other.
+    twins : float
+        Share of the clusters that lie close to another one, as classes do that the features confuse.
     modes : float
         Distance of three modes inside each cluster from its direction.
     unevenness : float
@@ -54,6 +56,8 @@ class Scenario:
         Share of links that contradict the classes.
     uncovered : int
         Clusters that no pair touches.
+    must_share : float
+        Share of must-links where somebody has chosen it; 0 leaves it to chance.
     """
 
     n_clusters: int
@@ -65,12 +69,14 @@ class Scenario:
     openness: float = 0.5
     jitter: float = 0.1
     families: float = 0.1
+    twins: float = 0.0
     modes: float = 0.1
     unevenness: float = 0.3
     confusion: float = 0.05
     fitting: int = 10
     wrong_pairs: float = 0.0
     uncovered: int = 0
+    must_share: float = 0.0
     n_rows: int = 1000
 
 
@@ -137,23 +143,26 @@ def print_reliability(count: int) -> None:
 def random_scenario(rng: np.random.Generator) -> Scenario:
     """Draw a scenario from easy to hopeless."""
     n_clusters = int(rng.choice([*range(2, 14), 15, 20, 30, 50]))
+    n_pairs = int(np.exp(rng.uniform(np.log(200), np.log(20_000))))
     return Scenario(
         n_clusters,
         20 if n_clusters <= 15 else 50 if n_clusters <= 30 else 64,
-        n_pairs=int(np.exp(rng.uniform(np.log(200), np.log(30_000)))),
+        n_pairs=n_pairs,
         proportions=str(rng.choice(["equal", "dirichlet", "geometric"], p=[0.55, 0.3, 0.15])),
         noise=rng.uniform(0.1, 0.9),
         decay=rng.uniform(0, 1.5),
         openness=rng.uniform(0, 1),
         jitter=rng.uniform(0, 0.6),
         families=rng.uniform(0, 0.7),
+        twins=float(rng.choice([0, 0.2, 0.4], p=[0.4, 0.3, 0.3])),
         modes=rng.uniform(0, 0.5),
         unevenness=rng.uniform(0, 0.5),
         confusion=float(rng.choice([0, 0.05, 0.1, 0.2, 0.35])),
-        fitting=int(rng.choice([0, 5, 10, 20])),
+        fitting=int(rng.choice([0, 10, 30])),
         wrong_pairs=float(rng.choice([0, 0.01, 0.03], p=[0.8, 0.1, 0.1])),
         uncovered=int(n_clusters > 4 and rng.random() < 0.1),
-        n_rows=3000,
+        must_share=float(rng.choice([0, 0.5], p=[0.9, 0.1])),
+        n_rows=int(np.clip(1.5 * n_pairs, 2000, 15_000)),
     )
 
 
@@ -201,7 +210,12 @@ def cluster_directions(scenario: Scenario, rng: np.random.Generator) -> Floats:
     centres = unit(axes - scenario.openness * axes.mean(axis=0))
     family = directions(max(1, n_clusters // 3), n_components, rng)
     leaning = scenario.families * family[rng.integers(len(family), size=n_clusters)]
-    return unit(centres + leaning + scenario.jitter * directions(n_clusters, n_components, rng))
+    centres = unit(centres + leaning + scenario.jitter * directions(n_clusters, n_components, rng))
+    n_twins = round(scenario.twins * n_clusters / 2)
+    # The first clusters are drawn towards the last ones: cosines of 0.7 to 0.95 between the two.
+    nearness = rng.uniform(1.0, 3.0, size=(n_twins, 1))
+    centres[:n_twins] = unit(centres[:n_twins] + nearness * centres[n_clusters - n_twins :])
+    return centres
 
 
 def class_shares(scenario: Scenario, rng: np.random.Generator) -> Floats:
@@ -218,13 +232,21 @@ def class_shares(scenario: Scenario, rng: np.random.Generator) -> Floats:
 def random_pairs(scenario: Scenario, labels: Integers, rng: np.random.Generator) -> SimpleNamespace:
     """Draw pairs of rows whose clusters are covered, labelled by class up to the wrong ones."""
     allowed = np.flatnonzero(labels >= scenario.uncovered)
-    left = rng.choice(allowed, scenario.n_pairs)
-    right = rng.choice(allowed, scenario.n_pairs)
+    left, right = rng.choice(allowed, (2, scenario.n_pairs))
     left, right = left[left != right], right[left != right]
+    if scenario.must_share:
+        chosen = choose_must_share(scenario.must_share, labels[left] == labels[right])
+        left, right = left[chosen], right[chosen]
     wrong = rng.random(len(left)) < scenario.wrong_pairs
     is_must_link = (labels[left] == labels[right]) ^ wrong
     weight = np.ones(len(left))
     return SimpleNamespace(left=left, right=right, is_must_link=is_must_link, weight=weight)
+
+
+def choose_must_share(wanted: float, is_must_link: NDArray[np.bool_]) -> Integers:
+    """Leave out cannot-links until the wanted share of must-links is reached."""
+    together, apart = np.flatnonzero(is_must_link), np.flatnonzero(~is_must_link)
+    return np.concatenate([together, apart[: round(len(together) * (1 / wanted - 1))]])
 
 
 def confusion_shift(

@@ -52,7 +52,7 @@ class SharedStackedPretraining:
         network.load_state_dict(self.weights)
 
 
-def settings(names: list[str], n_clusters: int) -> Iterator[tuple[str, dict[str, Any], type]]:
+def settings(names: list[str]) -> Iterator[tuple[str, dict[str, Any], type]]:
     if "paper" in names:
         yield "paper", {"pretraining": SharedStackedPretraining()}, SpherePair.paper
     if "default" in names:
@@ -74,7 +74,7 @@ def main() -> None:
     for name in args.data:
         data = load_dataset(name)
         n_clusters = len(np.unique(data.y_train))
-        for setting, options, build in settings(args.settings, n_clusters):
+        for setting, options, build in settings(args.settings):
             for n_pairs in args.pairs:
                 scores, seconds = [], []
                 for seed in args.seeds:

@@ -84,6 +84,7 @@ def write_tensor_file(file: Path, manifest: dict[str, Any], tensors: dict[str, T
     metadata = {"manifest": _to_json(manifest), "crc32": str(_checksum(plain))}
     try:
         safetensors.torch.save_file(plain, fresh, metadata=metadata)
+        _to_disk(fresh)
         os.replace(fresh, file)
     finally:
         fresh.unlink(missing_ok=True)
@@ -128,7 +129,18 @@ def refuse_foreign_folder(target: Path) -> None:
         raise ModelFileError(f"{target} is a file; a model is saved as a folder.")
 
 
+def _to_disk(path: Path) -> None:
+    """Wait until a file is on the disk: a name put in place before its content survives no power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _swap(fresh: Path, target: Path) -> None:
+    for file in (fresh / WEIGHTS_FILE, fresh / MODEL_FILE):
+        _to_disk(file)
     if not target.exists():
         os.replace(fresh, target)
         return

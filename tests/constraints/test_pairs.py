@@ -25,7 +25,7 @@ def test_from_pairs_puts_must_links_first_and_keeps_order_and_sides():
     assert pairs.right.tolist() == [0, 2, 3]
     assert pairs.is_must_link.tolist() == [True, True, False]
     assert pairs.weight.tolist() == [1, 1, 1]
-    assert pairs.source_row.tolist() == [0, 1, 0]
+    assert pairs.source_row.tolist() == [0, 1, 2]
     dtypes = [pairs.left.dtype, pairs.is_must_link.dtype, pairs.weight.dtype]
     assert dtypes == [np.int64, np.bool_, np.float32]
 

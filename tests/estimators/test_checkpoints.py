@@ -207,8 +207,23 @@ def test_other_parameters_are_named(name: str, value: Any, interrupted: Path, X:
 
 
 def test_another_encoder_is_named(interrupted: Path, X: Any, pairs: Any) -> None:
-    with pytest.raises(ModelFileError, match="differs in encoder;"):
+    with pytest.raises(ModelFileError, match="differs in encoder, weights of the encoder;"):
         SpherePair(encoder=torch.nn.Linear(5, 10), **JOINT).fit(X, constraints=pairs, checkpoint=interrupted)
+
+
+def test_other_weights_of_an_encoder_are_named(tmp_path: Path, X: Any, pairs: Any) -> None:
+    options = JOINT | {"max_epochs": 1}
+    SpherePair(encoder=torch.nn.Linear(5, 10), **options).fit(X, constraints=pairs, checkpoint=tmp_path)
+    with pytest.raises(ModelFileError, match="differs in weights of the encoder;"):
+        SpherePair(encoder=torch.nn.Linear(5, 10), **options).fit(X, constraints=pairs, checkpoint=tmp_path)
+
+
+def test_every_row_of_a_table_counts(interrupted: Path, X: Any, pairs: Any) -> None:
+    for row in (0, 7, len(X) - 1):
+        changed = X.copy()
+        changed[row] += 1
+        with pytest.raises(ModelFileError, match="differs in data;"):
+            SpherePair(**JOINT).fit(changed, constraints=pairs, checkpoint=interrupted)
 
 
 def test_other_data_and_constraints_are_named(interrupted: Path, X: Any, pairs: Any) -> None:

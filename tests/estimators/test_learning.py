@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn import datasets
 from sklearn.cluster import KMeans
 from sklearn.model_selection import train_test_split
 
 from spherepair import Constraints, SpherePair
+from spherepair.estimators.base import Job
 from spherepair.metrics import clustering_accuracy
 from spherepair.theory import minimal_omega
 from spherepair.training.pretraining import JointPretraining
+from spherepair.training.rows import ResidentRows
+from spherepair.training.scaling import Scaling
 
 MODEST = {
     "hidden_dims": (64, 64),
@@ -135,3 +140,19 @@ def test_contradictory_pairs_that_are_kept_do_not_stop_training() -> None:
     noisy = Constraints.from_arrays(clean.left, clean.right, flipped)
     model = SpherePair(3, on_conflict="keep", **MODEST).fit(X, constraints=noisy)
     assert clustering_accuracy(y, model.labels_) > 0.85
+
+
+@pytest.mark.parametrize("n_pairs", [1, 10, 255, 256, 257, 1000, 2561, 3000, 4999, 5000, 10_000])
+def test_no_step_is_left_without_pairs_and_none_is_shown_more_often(n_pairs: int) -> None:
+    """With whole passes only, 3,000 pairs once filled 12 of 20 steps and left 8 without any."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 400)
+    every = Constraints.from_labels(y, n_pairs, random_state=0)
+    rows = ResidentRows(torch.zeros(400, 2), Scaling.identity())
+    job = Job(rows, every, None, SimpleNamespace(seed=0))
+    batches = SpherePair()._batches(job, "pairs")
+    batches.start_epoch(0)
+    real = [float((batches.next().pair_weight > 0).sum()) for _ in range(batches.n_steps)]
+    assert min(real) > 0
+    assert sum(real) % n_pairs == 0
+    assert batches.n_steps >= 20

@@ -69,6 +69,8 @@ def test_a_loaded_model_needs_the_rows_and_refines_alike(
         loaded.refine(more)
     with pytest.raises(InvalidDataError, match="X has 100 rows, but the model was fitted on 120"):
         loaded.refine(more, X[:100])
+    with pytest.raises(InvalidDataError, match="is not the row that the model was fitted on"):
+        loaded.refine(more, X[::-1])
     loaded.refine(more, X)
     trained.refine(more)
     assert np.array_equal(loaded.embedding_, trained.embedding_)
@@ -100,3 +102,17 @@ def test_an_interrupted_refinement_leaves_the_model_as_it_was(
         trained.refine(pairs)
     assert np.array_equal(trained.transform(X), before)
     assert np.array_equal(trained.predict(X), trained.labels_)
+
+
+def test_an_interruption_while_clustering_leaves_the_model_as_it_was(
+    trained: SpherePair, X: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    before, history = trained.embedding_, list(trained.history_)
+    monkeypatch.setattr("spherepair.clustering.assigners.KMeansAssigner.assign", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trained.refine(pairs)
+    assert np.array_equal(trained.transform(X), before)
+    assert trained.history_ == history

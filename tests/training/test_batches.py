@@ -81,9 +81,20 @@ def test_row_batches_show_every_row_once(n_rows, batch_size):
     assert all(len(b.is_must_link) == 0 for b in parts)
 
 
-def test_a_sweep_covers_all_pairs_and_rows_in_order(monkeypatch):
+def test_sweeps_cover_all_pairs_and_all_rows_in_order(monkeypatch):
     monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", 16)
-    parts = list(make_batches(20, 3).sweep())
-    assert len(parts) > 1
-    assert torch.cat([b.row_index for b in parts]).tolist() == list(range(50))
-    assert sum(len(b.is_must_link) for b in parts) == 20
+    batches = make_batches(20, 3)
+    pairs, rows = list(batches.sweep_pairs()), list(batches.sweep_rows())
+    assert len(pairs) > 1
+    assert len(rows) > 1
+    assert torch.cat([b.split(b.x[:, 0])[0] for b in pairs]).tolist() == list(range(20))
+    assert torch.cat([b.row_index for b in rows]).tolist() == list(range(50))
+    assert all(len(b.row_index) == 0 for b in pairs)
+    assert all(len(b.is_must_link) == 0 for b in rows)
+
+
+def test_padding_is_drawn_like_everything_else():
+    """Row 0 in every padded place would shift the statistics of a BatchNorm layer."""
+    last = collect(make_batches(20, 3))[-1]
+    left, _, _ = last.split(last.x[:, 0])
+    assert len(left[last.pair_weight == 0].unique()) > 1

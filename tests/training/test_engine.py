@@ -112,6 +112,47 @@ def test_a_rule_on_the_objective_sees_it_before_the_epoch():
     assert len(seen[1]) == 2
 
 
+def test_the_objective_is_the_weighted_mean_over_pairs_plus_that_over_rows(monkeypatch):
+    """However the sweep is cut: here most parts would hold no pair at all."""
+    monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", 4)
+
+    class Sums(Quadratic):
+        def terms(self, batch):
+            left, _, rows = batch.split(batch.x[:, 0])
+            on_pairs = (left * batch.pair_weight).sum() / batch.pair_weight.sum().clamp(min=1e-12)
+            on_rows = (rows * batch.row_weight).sum() / batch.row_weight.sum().clamp(min=1e-12)
+            return {"pairs": on_pairs + 0 * self.value, "rows": on_rows}
+
+    rows = ResidentRows(torch.arange(10.0)[:, None], Scaling.identity())
+    left = torch.tensor([1, 5, 9])
+    pairs = PairTensors(left, left - 1, torch.ones(3, dtype=torch.bool), torch.tensor([1.0, 2.0, 5.0]))
+    batches = Batches(rows, pairs, pairs_per_step=3, rows_per_step=2, n_steps=1, seed=0, stream="x")
+    seen = []
+
+    class Spy(ReleasedCodeRule):
+        def should_stop(self, values):
+            seen.append(values[-1])
+            return True
+
+    objective = Sums()
+    train(objective, batches, stage="s", recipe=Recipe(), max_epochs=1, hardware=CPU, seed=0, stopping=Spy())
+    assert seen == [pytest.approx((1 * 1 + 5 * 2 + 9 * 5) / 8 + 4.5)]
+
+
+def test_evaluating_the_objective_leaves_batch_statistics_alone():
+    class Normed(Quadratic):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(2)
+
+        def terms(self, batch):
+            return {"pull": self.norm(batch.x).sum() * 0 + (self.value - 1).square()}
+
+    objective = Normed()
+    run(objective, max_epochs=2, stopping=ReleasedCodeRule())
+    assert objective.norm.num_batches_tracked.item() == 2 * make_batches().n_steps
+
+
 def test_monitors_see_the_state_after_every_epoch():
     seen = []
     run(Quadratic(), monitors=[lambda state: seen.append((state.stage, state.epoch))])

@@ -17,7 +17,7 @@ from spherepair.training.pretraining import (
     JointPretraining,
     StackedPretraining,
 )
-from spherepair.training.rows import open_rows
+from spherepair.training.rows import StreamedRows, open_rows
 from spherepair.training.scaling import learn_scaling
 from spherepair.training.session import Session
 
@@ -91,3 +91,26 @@ def test_corruption_drops_the_stated_share_and_keeps_the_rest():
     dropped = objective.drop(x, 0.2)
     assert (dropped == 0).float().mean().item() == pytest.approx(0.2, abs=0.01)
     assert set(dropped.unique().tolist()) == {0.0, 3.0}
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        nn.Sequential(nn.Linear(64, 40), nn.Tanh(), nn.Linear(40, 20), nn.ReLU(), nn.Linear(20, 6)),
+        nn.Sequential(nn.Linear(64, 40), nn.ReLU(), nn.Linear(40, 20), nn.Linear(20, 6)),
+    ],
+)
+def test_stacking_anything_but_linear_and_relu_is_refused(encoder, rows):
+    network = Autoencoder(encoder, make_network().decoder)
+    with pytest.raises(InvalidParameterError, match="joint"):
+        StackedPretraining().run(network, rows, Session(network, CPU, seed=0))
+
+
+def test_stacking_streamed_rows_gives_the_network_of_resident_ones(rows):
+    networks = []
+    for source in (rows, StreamedRows(rows.table.numpy(), rows.scaling, CPU.device)):
+        network = make_network()
+        StackedPretraining(layer_epochs=1, epochs=1).run(network, source, Session(network, CPU, seed=0))
+        networks.append(network)
+    for a, b in zip(networks[0].parameters(), networks[1].parameters(), strict=True):
+        torch.testing.assert_close(a, b)

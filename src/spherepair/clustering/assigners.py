@@ -7,6 +7,7 @@ to the centre with the smallest angle (part III of the paper's Algorithm 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,14 +61,9 @@ class WardAssigner:
 
     def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
         """Cluster unit vectors (n, D)."""
+        from fastcluster import linkage_vector
         from scipy.cluster.hierarchy import fcluster
 
-        try:
-            from fastcluster import linkage_vector
-        except ImportError as error:
-            raise MissingDependencyError(
-                "clustering='ward' needs the package fastcluster: pip install \"spherepair[ward]\"."
-            ) from error
         if n_clusters == 1 or len(embedding) == 1:
             labels = np.zeros(len(embedding), dtype=np.int64)
         else:
@@ -113,6 +109,11 @@ def resolve_assigner(clustering: Any, *, device: torch.device | None = None) -> 
     if isinstance(clustering, str) and clustering == "kmeans":
         return KMeansAssigner(device=device or "cpu")
     if isinstance(clustering, str) and clustering == "ward":
+        # Looked for before training, not after it.
+        if find_spec("fastcluster") is None:
+            raise MissingDependencyError(
+                "clustering='ward' needs the package fastcluster: pip install \"spherepair[ward]\"."
+            )
         return WardAssigner()
     if hasattr(clustering, "fit_predict") and hasattr(clustering, "get_params"):
         return SklearnAssigner(clustering)

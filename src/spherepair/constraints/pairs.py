@@ -68,14 +68,14 @@ class Constraints(PairTable):
         Parameters
         ----------
         must_link, cannot_link : sequence of pairs of row numbers
-            The pairs; ``source_row`` is the position in its own list.
+            The pairs; ``source_row`` counts the must-links first, then the cannot-links.
         must_link_weight, cannot_link_weight : float or array of shape (n_pairs,), optional
             Weights, finite and not negative; one if not given.
         n_rows : int, optional
             Number of rows there are; row numbers beyond it are refused.
         """
         must = _part(must_link, "must_link", must_link_weight, n_rows=n_rows)
-        cannot = _part(cannot_link, "cannot_link", cannot_link_weight, n_rows=n_rows)
+        cannot = _part(cannot_link, "cannot_link", cannot_link_weight, n_rows=n_rows, first=len(must))
         return cls._of(without_duplicates(concatenate(must, cannot)))
 
     @classmethod
@@ -281,7 +281,7 @@ class Constraints(PairTable):
         )
 
 
-def _part(pairs: Any, name: str, weight: Any, *, n_rows: int | None) -> PairTable:
+def _part(pairs: Any, name: str, weight: Any, *, n_rows: int | None, first: int = 0) -> PairTable:
     def locate(index: int) -> str:
         return f"{name}[{index}]"
 
@@ -289,4 +289,4 @@ def _part(pairs: Any, name: str, weight: Any, *, n_rows: int | None) -> PairTabl
     checks.check_pairs(left, right, locate=locate, n_rows=n_rows)
     weights = checks.as_weight(weight, len(left), name=f"{name}_weight", locate=locate)
     is_must_link = np.full(len(left), name == "must_link")
-    return PairTable(left, right, is_must_link, weights, np.arange(len(left)))
+    return PairTable(left, right, is_must_link, weights, first + np.arange(len(left)))

@@ -51,6 +51,8 @@ from spherepair.version import __version__
 
 #: Gradients of the pair stage are clipped to this norm, as in the authors' published code.
 CLIP_NORM = 1.0
+#: The same row on another device or in another precision comes out closer than this to where it was.
+SAME_ROW_COSINE = 0.99
 PAIRS_STAGE, REFINE_STAGE = "pairs", "refining"
 
 
@@ -268,36 +270,37 @@ class DeepConstrainedClusterer(
 
     def _finish(self, job: Job, *, before: NDArray[np.int64] | None = None) -> None:
         """Embed all rows, find how many clusters there are, and assign."""
-        self.network_ = job.network.eval()
-        self.constraints_ = job.pairs
-        self.history_: list[Record] = job.session.history
-        self.embedding_ = self._encode(job.rows)
-        self.cluster_number_ = self._infer_n_clusters(job.pairs)
-        n_clusters = self.n_clusters if self.cluster_number_ is None else self.cluster_number_.value
+        network = job.network.eval()
+        embedding = self._encode(network, job.rows)
+        number = self._infer_n_clusters(embedding, job.pairs)
+        n_clusters = self.n_clusters if number is None else number.value
         assigner: Assigner = resolve_assigner(self.clustering, device=self._hardware.device)
         seed = derive_seed(self._seed, "clustering") % 2**32  # scikit-learn's clusterers take no more
-        found = assigner.assign(self.embedding_, n_clusters, seed=seed)
+        found = assigner.assign(embedding, n_clusters, seed=seed)
         if before is not None:
             found = keep_numbers(found, before)
-        self.labels_, self.cluster_centers_ = found.labels, found.centers
+        # All at once and last: an interruption must not leave half of an older model.
+        self.network_, self.constraints_, self.cluster_number_ = network, job.pairs, number
+        self.history_: list[Record] = job.session.history
+        self.embedding_, self.labels_, self.cluster_centers_ = embedding, found.labels, found.centers
         self.n_clusters_ = len(found.centers)
 
-    def _infer_n_clusters(self, pairs: Constraints) -> ClusterNumber | None:
+    def _infer_n_clusters(self, embedding: NDArray[np.float32], pairs: Constraints) -> ClusterNumber | None:
         if self.n_clusters != "auto":
             return None
         seed = derive_seed(self._seed, "number of clusters") % 2**32
-        return infer_n_clusters(self.embedding_, pairs, tail_ratio=self.tail_ratio, random_state=seed)
+        return infer_n_clusters(embedding, pairs, tail_ratio=self.tail_ratio, random_state=seed)
 
-    def _encode(self, rows: RowSource) -> NDArray[np.float32]:
+    def _encode(self, network: Autoencoder, rows: RowSource) -> NDArray[np.float32]:
         def directions(x: torch.Tensor) -> torch.Tensor:
-            return F.normalize(self.network_.encode(x).float(), dim=-1, eps=1e-12)
+            return F.normalize(network.encode(x).float(), dim=-1, eps=1e-12)
 
         return map_rows(directions, rows, self._hardware)
 
     def _embed(self, X: Any) -> NDArray[np.float32]:
         check_is_fitted(self)
         table = inputs.check_table(self, X, reset=False)
-        return self._encode(open_rows(table, self._scaling, self._hardware.device, keep=False))
+        return self._encode(self.network_, open_rows(table, self._scaling, self._hardware.device, keep=False))
 
     def _monitors(self) -> list[Monitor]:
         monitor = resolve_progress(self.progress)
@@ -320,7 +323,19 @@ class DeepConstrainedClusterer(
                 f"X has {table.shape[0]} rows, but the model was fitted on {len(self.labels_)}; refine needs "
                 "the same rows in the same order."
             )
+        self._refuse_other_rows(table)
         return table
+
+    def _refuse_other_rows(self, table: Any) -> None:
+        """Embed some rows: those of the fit come out where they were then."""
+        sample = np.unique(np.linspace(0, table.shape[0] - 1, 256).astype(np.int64))
+        rows = open_rows(table[sample], self._scaling, self._hardware.device, keep=False)
+        cosine = np.sum(self._encode(self.network_, rows) * self.embedding_[sample], axis=1)
+        if cosine.min() < SAME_ROW_COSINE:
+            raise InvalidDataError(
+                f"row {int(sample[cosine.argmin()])} of X is not the row that the model was fitted on; "
+                "refine needs the same rows in the same order."
+            )
 
     def _fingerprint(self, table: Any, pairs: Constraints) -> dict[str, str]:
         """What must agree for a fit to go on from a checkpoint."""
@@ -336,6 +351,7 @@ class DeepConstrainedClusterer(
             "version of spherepair": __version__,
             "data": inputs.fingerprint_table(table),
             "constraints": inputs.fingerprint_constraints(pairs),
+            "weights of the encoder": inputs.fingerprint_module(self.encoder),
             **parameters,
         }
 

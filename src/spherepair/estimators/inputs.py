@@ -12,6 +12,7 @@ import torch
 from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
+from torch import nn
 
 from spherepair.constraints import Constraints
 from spherepair.errors import (
@@ -23,7 +24,8 @@ from spherepair.errors import (
 
 CONFLICT_POLICIES = ("raise", "drop", "keep")
 _BLOCK_ELEMENTS = 2**22
-_FINGERPRINT_ROWS = 4096
+#: Entries that go into the fingerprint of a table: 2**28 floats are 1 GiB, hashed in about a second.
+_FINGERPRINT_ELEMENTS = 2**28
 
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -120,12 +122,25 @@ def warn_about_losses(constraints: Constraints, batch_size: int) -> None:
 
 
 def fingerprint_table(X: Any) -> str:
-    """A short digest of shape, type and up to 4,096 evenly spaced rows."""
-    sample = X[np.unique(np.linspace(0, X.shape[0] - 1, _FINGERPRINT_ROWS).astype(np.int64))]
+    """A short digest of shape, type and rows: all of them, or evenly spaced ones of a very large table."""
     digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode())
-    parts = (sample.indptr, sample.indices, sample.data) if sparse.issparse(sample) else (sample,)
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).tobytes())
+    n_hashed = min(X.shape[0], max(1, _FINGERPRINT_ELEMENTS // X.shape[1]))
+    rows = np.unique(np.linspace(0, X.shape[0] - 1, n_hashed).astype(np.int64))
+    size = max(1, _BLOCK_ELEMENTS // X.shape[1])
+    for start in range(0, len(rows), size):
+        block = X[rows[start : start + size]]
+        parts = (block.indptr, block.indices, block.data) if sparse.issparse(block) else (block,)
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()[:16]
+
+
+def fingerprint_module(module: nn.Module | None) -> str:
+    """A short digest of the weights of an encoder of the user's own."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()) if module is not None else ():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]
 
 

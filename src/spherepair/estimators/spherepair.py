@@ -156,7 +156,7 @@ class SpherePair(DeepConstrainedClusterer):
         "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
         "scaling": [StrOptions({"auto", "standard", "none"})],
         "clustering": [StrOptions({"kmeans", "ward"}), HasMethods(["fit_predict"])],
-        "tail_ratio": [Interval(Real, 0.0, 1.0, closed="neither")],
+        "tail_ratio": [Interval(Real, 0.0, 0.5, closed="right")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "reconstruction_rows": [
             Interval(Integral, 1, None, closed="left"),
@@ -307,8 +307,7 @@ class SpherePair(DeepConstrainedClusterer):
     def _batches(self, job: Job, stage: str) -> Batches:
         n_pairs, n_rows = len(job.pairs), job.rows.n_rows
         pairs_per_step = min(self.batch_size, n_pairs)
-        one_pass = -(-n_pairs // pairs_per_step) if n_pairs else 1
-        n_steps = max(self.min_steps, one_pass)
+        n_steps = self._steps_per_epoch(n_pairs, pairs_per_step)
         return Batches(
             job.rows,
             _pair_tensors(job),
@@ -318,6 +317,13 @@ class SpherePair(DeepConstrainedClusterer):
             seed=job.session.seed,
             stream=stage,
         )
+
+    def _steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
+        """Whole passes over the pairs, as many as ``min_steps`` needs; no step is left without pairs."""
+        if n_pairs == 0:
+            return int(self.min_steps)
+        n_passes = (int(self.min_steps) - 1) * pairs_per_step // n_pairs + 1
+        return -(-n_passes * n_pairs // pairs_per_step)
 
     def _rows_per_step(self, n_rows: int, n_steps: int) -> int:
         if self.reconstruction_rows == "all":

@@ -126,17 +126,19 @@ class Batches:
         self._cursor.add_(1)
         return self._batch(index, link, pair_weight, row_weight)
 
-    def sweep(self) -> Iterator[Batch]:
-        """All pairs and all rows once, in order, in a few near-equal parts."""
-        total = 2 * len(self.pairs) + self.rows.n_rows
-        n_parts = -(-total // SWEEP_ROWS)
-        device = self.rows.index_device
-        pair_parts = torch.arange(len(self.pairs), device=device).tensor_split(n_parts)
-        row_parts = torch.arange(self.rows.n_rows, device=device).tensor_split(n_parts)
-        for pairs, rows in zip(pair_parts, row_parts, strict=True):
-            index = torch.cat([self.pairs.left[pairs], self.pairs.right[pairs], rows])
-            ones = torch.ones(len(rows), device=device)
-            yield self._batch(index, self.pairs.is_must_link[pairs], self.pairs.weight[pairs], ones)
+    def sweep_pairs(self) -> Iterator[Batch]:
+        """All pairs once, in order, without rows to reconstruct."""
+        for p in torch.split(torch.arange(len(self.pairs), device=self.rows.index_device), SWEEP_ROWS // 2):
+            index = torch.cat([self.pairs.left[p], self.pairs.right[p]])
+            none = torch.ones(0, device=index.device)
+            yield self._batch(index, self.pairs.is_must_link[p], self.pairs.weight[p], none)
+
+    def sweep_rows(self) -> Iterator[Batch]:
+        """All rows once, in order, without pairs."""
+        for rows in torch.split(torch.arange(self.rows.n_rows, device=self.rows.index_device), SWEEP_ROWS):
+            none = torch.zeros(0, dtype=torch.bool, device=rows.device)
+            ones = torch.ones(len(rows), device=rows.device)
+            yield self._batch(rows, none, ones[:0], ones)
 
     def _batch(self, index: Tensor, link: Tensor, pair_weight: Tensor, row_weight: Tensor) -> Batch:
         device = self.rows.device
@@ -150,30 +152,29 @@ class Batches:
         )
 
     def _plan_pairs(self, generator: torch.Generator) -> None:
-        """Whole passes over the pairs, so that each is seen equally often; the rest is padding."""
+        """Whole passes over the pairs, so that each counts equally often; the rest is padding.
+
+        Padding is drawn like everything else: what has weight zero in the loss is still seen by
+        layers that look at the whole batch, such as BatchNorm in an encoder of the user's own.
+        """
         n_pairs, n_places = len(self.pairs), self.n_steps * self.pairs_per_step
         if n_places == 0:
             return
-        n_used = max(1, n_places // n_pairs) * n_pairs
-        drawn = _permutations(n_pairs, n_used, generator)[:n_places]
-        padded = torch.zeros(n_places, dtype=torch.int64, device=drawn.device)
-        padded[: len(drawn)] = drawn
-        weight = self.pairs.weight[padded]
-        weight[len(drawn) :] = 0.0
+        drawn = _permutations(n_pairs, n_places, generator)
+        weight = self.pairs.weight[drawn]
+        weight[max(1, n_places // n_pairs) * n_pairs :] = 0.0
         shape = (self.n_steps, self.pairs_per_step)
-        self._index[:, : shape[1]] = self.pairs.left[padded].view(shape)
-        self._index[:, shape[1] : 2 * shape[1]] = self.pairs.right[padded].view(shape)
-        self._link.copy_(self.pairs.is_must_link[padded].view(shape))
+        self._index[:, : shape[1]] = self.pairs.left[drawn].view(shape)
+        self._index[:, shape[1] : 2 * shape[1]] = self.pairs.right[drawn].view(shape)
+        self._link.copy_(self.pairs.is_must_link[drawn].view(shape))
         self._pair_weight.copy_(weight.view(shape))
 
     def _plan_rows(self, generator: torch.Generator) -> None:
         n_places = self.n_steps * self.rows_per_step
         n_used = min(n_places, self.rows.n_rows) if self._one_pass else n_places
-        drawn = _permutations(self.rows.n_rows, n_used, generator)
-        padded = torch.zeros(n_places, dtype=torch.int64, device=drawn.device)
-        padded[:n_used] = drawn
+        drawn = _permutations(self.rows.n_rows, n_places, generator)
         shape = (self.n_steps, self.rows_per_step)
-        self._index[:, 2 * self.pairs_per_step :] = padded.view(shape)
+        self._index[:, 2 * self.pairs_per_step :] = drawn.view(shape)
         is_real = torch.arange(n_places, device=drawn.device) < n_used
         self._row_weight.copy_(is_real.view(shape))
 

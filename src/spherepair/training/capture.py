@@ -68,6 +68,7 @@ class CapturedStep:
         current.wait_stream(self._stream)
 
     def _capture(self) -> None:
+        before = self._generator.get_state()
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._generator)
         try:
@@ -76,11 +77,12 @@ class CapturedStep:
         except RuntimeError as error:
             logger.info("the training step cannot be captured as a CUDA graph (%s); running eagerly", error)
             self._gave_up = True
-            self._free_generator()
+            self._free_generator(before)
             return
         self._graph = graph
 
-    def _free_generator(self) -> None:
-        """After a failed capture the generator still believes to be in one; give it a new state."""
-        fresh = torch.Generator(self._generator.device).manual_seed(self._generator.initial_seed())
+    def _free_generator(self, before: torch.Tensor) -> None:
+        """After a failed capture the generator still believes to be in one; put it back where it was."""
+        fresh = torch.Generator(self._generator.device)
+        fresh.set_state(before)
         self._generator.graphsafe_set_state(fresh.graphsafe_get_state())

@@ -235,12 +235,23 @@ def _is_over(
 
 @torch.no_grad()
 def _full_objective(objective: Objective, batches: Batches, hardware: Hardware) -> float:
-    """The objective over all pairs and all rows: the mean of near-equal parts."""
-    parts = []
-    for batch in batches.sweep():
-        with hardware.matrix_products(), hardware.autocast():
-            parts.append(torch.stack([t.float() for t in objective.terms(batch).values()]).sum())
-    return float(torch.stack(parts).mean())
+    """The objective over all pairs and all rows, as it stands, without moving anything.
+
+    Terms on pairs vanish where there are only rows and the other way round, so that the whole is the
+    mean over the pairs plus the mean over the rows.
+    """
+    objective.eval()
+    total = 0.0
+    for part, weights in ((batches.sweep_pairs(), "pair_weight"), (batches.sweep_rows(), "row_weight")):
+        values, masses = [torch.zeros((), device=hardware.device)], [torch.zeros((), device=hardware.device)]
+        for batch in part:
+            with hardware.matrix_products(), hardware.autocast():
+                value = torch.stack([term.float() for term in objective.terms(batch).values()]).sum()
+            masses.append(getattr(batch, weights).sum())
+            values.append(value * masses[-1])
+        total += float(torch.stack(values).sum() / torch.stack(masses).sum().clamp(min=1e-12))
+    objective.train()
+    return total
 
 
 def _refuse_divergence(state: TrainingState) -> None:

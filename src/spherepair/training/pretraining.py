@@ -106,9 +106,9 @@ class StackedPretraining:
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place; needs an encoder and a decoder of Linear layers."""
+        _require_mirrored(network)
         encoder = list(linear_layers(network.encoder))
         decoder = list(linear_layers(network.decoder))[::-1]
-        _require_mirrored(encoder, decoder)
         below = rows
         for depth, (down, up) in enumerate(zip(encoder, decoder, strict=True)):
             is_last = depth == len(encoder) - 1
@@ -174,10 +174,12 @@ class _LayerObjective(DenoisingObjective):
         return output
 
 
-def _require_mirrored(encoder: list[nn.Linear], decoder: list[nn.Linear]) -> None:
-    down = [(layer.in_features, layer.out_features) for layer in encoder]
-    up = [(layer.out_features, layer.in_features) for layer in decoder]
-    if down != up:
+def _require_mirrored(network: Autoencoder) -> None:
+    """Only Linear layers with ReLU between them can be stacked, and the decoder must mirror them."""
+    down = [(layer.in_features, layer.out_features) for layer in linear_layers(network.encoder)]
+    up = [(layer.out_features, layer.in_features) for layer in linear_layers(network.decoder)]
+    kinds = [type(layer) for layer in network.encoder.children()]
+    if down != up[::-1] or kinds != [nn.Linear, nn.ReLU] * (len(down) - 1) + [nn.Linear]:
         raise InvalidParameterError(
             "pretraining='stacked' needs an encoder made of Linear layers with a mirrored decoder; "
             "use pretraining='joint' with an encoder of your own."
@@ -191,9 +193,36 @@ def _reset(layer: _Layer, bound: float, generator: torch.Generator) -> None:
             parameter.copy_(drawn)
 
 
-@torch.no_grad()
 def _outputs(layer: _Layer, rows: RowSource) -> RowSource:
     """The clean codes of all rows, which are the rows of the next layer."""
+    if not rows.is_resident:
+        return _CodesOnDemand(layer, rows)
+    try:
+        return _codes(layer, rows)
+    except torch.cuda.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return _CodesOnDemand(layer, rows)
+
+
+class _CodesOnDemand:
+    """Codes of rows that are themselves read a batch at a time: made anew whenever they are asked for."""
+
+    def __init__(self, layer: _Layer, rows: RowSource) -> None:
+        self._layer, self._rows = layer, rows
+        self.n_rows, self.n_features = rows.n_rows, layer.down.out_features
+        self.device, self.index_device, self.is_resident = rows.device, rows.index_device, rows.is_resident
+
+    @torch.no_grad()
+    def gather(self, index: Tensor) -> Tensor:
+        return self._layer.encode(self._rows.gather(index)).float()
+
+    @torch.no_grad()
+    def block(self, start: int, stop: int) -> Tensor:
+        return self._layer.encode(self._rows.block(start, stop)).float()
+
+
+@torch.no_grad()
+def _codes(layer: _Layer, rows: RowSource) -> RowSource:
     layer.eval()
     n_codes = layer.down.out_features
     table = torch.empty(rows.n_rows, n_codes, device=rows.device)

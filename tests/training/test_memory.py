@@ -1,0 +1,53 @@
+"""When the GPU runs out of memory: smaller transfers first, then a clear error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from spherepair.errors import DeviceMemoryError
+from spherepair.training import rows as rows_module
+from spherepair.training.embedding import map_rows
+from spherepair.training.hardware import Hardware
+from spherepair.training.rows import ResidentRows, StreamedRows, open_rows
+from spherepair.training.scaling import Scaling
+
+CPU = Hardware(torch.device("cpu"), "float32")
+
+
+def make_rows(n: int = 1000) -> ResidentRows:
+    return ResidentRows(torch.arange(n, dtype=torch.float32)[:, None], Scaling.identity())
+
+
+def test_prediction_tries_smaller_blocks_before_it_gives_up():
+    sizes = []
+
+    def hungry(x):
+        sizes.append(len(x))
+        if len(x) > 300:
+            raise torch.cuda.OutOfMemoryError("no room")
+        return 2 * x
+
+    result = map_rows(hungry, make_rows(), CPU)
+    np.testing.assert_array_equal(result[:, 0], 2.0 * np.arange(1000))
+    assert sizes[0] == 1000
+    assert max(sizes[-4:]) <= 300
+
+
+def test_prediction_says_what_to_do_when_nothing_fits():
+    def insatiable(x):
+        raise torch.cuda.OutOfMemoryError("no room")
+
+    with pytest.raises(DeviceMemoryError, match="device='cpu'"):
+        map_rows(insatiable, make_rows(), CPU)
+
+
+def test_a_table_that_does_not_fit_is_streamed(monkeypatch):
+    def refuse(*args):
+        raise torch.cuda.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(rows_module, "_fits", lambda X, device: True)
+    monkeypatch.setattr(rows_module, "_scaled_on_device", refuse)
+    X = np.ones((5, 2), dtype=np.float32)
+    assert isinstance(open_rows(X, Scaling.identity(), torch.device("meta")), StreamedRows)
