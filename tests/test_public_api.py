@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import spherepair
 
@@ -70,3 +73,13 @@ def test_the_core_runs_without_any_optional_package() -> None:
     command = [sys.executable, "-c", FIT_WITHOUT_OPTIONAL, source, *OPTIONAL]
     answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert answer.stdout.strip() == "(20,)"
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(given: dict[str, str], expected: str) -> None:
+    code = "import os, spherepair; print(os.environ['OMP_WAIT_POLICY'])"
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"} | given
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == expected

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from spherepair.cli.columns import Rows
-from spherepair.cli.endings import CONTRADICTORY, SHOWN_CONFLICTS
-from spherepair.cli.options import DataOption, IdOption, JsonOption, PairsArgument
+from spherepair.cli.endings import CONTRADICTORY
+from spherepair.cli.options import DataOption, IdOption, JsonOption, PairsArgument, QuietOption
 from spherepair.cli.reporting import reporting
 from spherepair.cli.tables import read_rows
 from spherepair.constraints import ConflictReport, Constraints, ConstraintSummary
@@ -24,14 +24,18 @@ def command(
     data: DataOption = None,
     id_column: IdOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, help="Contradictions to write out; all are counted.")
-    ] = SHOWN_CONFLICTS,
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", min=0, help="Write out so many contradictions; all if not given."
+        ),
+    ] = None,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what pairs cover, what follows from them, and where they contradict each other."""
     if id_column is not None and data is None:
         raise typer.BadParameter("it needs --data, the file with that column.", param_hint="--id")
-    with reporting(NAME, as_json=as_json) as report:
+    with reporting(NAME, as_json=as_json, quiet=quiet) as report:
         with report.working(f"checking {pairs}"):
             rows = Rows(0, None) if data is None else read_rows(data, id_column=id_column)
             n_rows = None if data is None else rows.n_rows
@@ -62,12 +66,12 @@ def _lines(
     *,
     n_rows: int | None,
     names: list[Any] | None,
-    limit: int,
+    limit: int | None,
 ) -> list[str]:
     lines = str(summary).splitlines()
     if n_rows:
         share = 100 * summary.n_rows_covered / n_rows
         lines.append(f"coverage        {share:.1f} % of {n_rows:,} rows are in some pair")
     if conflicts:
-        lines += ["", conflicts.summary(limit=limit, ids=names)]
+        lines += ["", conflicts.summary(limit=len(conflicts) if limit is None else limit, ids=names)]
     return lines

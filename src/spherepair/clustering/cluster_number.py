@@ -25,7 +25,7 @@ from spherepair.clustering.consensus import (
     tail_angle_verdict,
 )
 from spherepair.clustering.doubts import Doubt, find_doubts
-from spherepair.clustering.number_inputs import cannot_links, checked_limits, unit_rows
+from spherepair.clustering.number_inputs import checked_limits, unit_rows, usable_links
 from spherepair.clustering.number_sentences import explain, explain_without_cannot_links
 from spherepair.errors import InvalidParameterError
 
@@ -86,7 +86,7 @@ class ClusterNumber:
     candidates : tuple of Candidate
         Sorted by weight, the largest first; the weights sum to one.
     confidence : float
-        Between 0 and 1; on simulated embeddings at least nine in ten answers above 0.9 are right.
+        Between 0 and 1; at least nine in ten answers above 0.9 should be right.
     explanation : str
         One plain sentence.
     """
@@ -135,7 +135,7 @@ def infer_n_clusters(
     n_resamples: int = 20,
     random_state: int | np.random.Generator | None = None,
 ) -> ClusterNumber:
-    """Infer the number of clusters K of an embedding from its geometry and its cannot-links.
+    """Infer the number of clusters K of an embedding from its geometry and its pairs.
 
     Parameters
     ----------
@@ -176,11 +176,12 @@ def infer_n_clusters(
     rng = np.random.default_rng(random_state)
     rows = unit_rows(embedding)
     largest = checked_limits(rows, tail_ratio=tail_ratio, max_clusters=max_clusters, n_resamples=n_resamples)
-    pairs, weight = cannot_links(constraints, rows, rng=rng)
-    largest = max(2, min(largest, len(np.unique(pairs)) - 1)) if len(pairs) else largest
-    resamples = min(n_resamples, max(4, settings.RESAMPLED_PAIRS // max(len(pairs), 1)))
-    problem = Problem(rows, pairs, weight, tail_ratio, largest, resamples, rng)
-    if len(pairs) == 0:
+    links = usable_links(constraints, rows, rng=rng)
+    apart = links.cannot_link
+    largest = max(2, min(largest, len(np.unique(apart)) - 1)) if len(apart) else largest
+    resamples = min(n_resamples, max(4, settings.RESAMPLED_PAIRS // max(len(apart), 1)))
+    problem = Problem(rows, links, tail_ratio, largest, resamples, rng)
+    if len(apart) == 0:
         return _without_cannot_links(problem, method)
     return _with_cannot_links(problem, method)
 
@@ -190,12 +191,12 @@ def _with_cannot_links(problem: Problem, method: str) -> ClusterNumber:
     value = int(verdict.shares.argmax()) + 2
     doubts = find_doubts(
         problem.rows,
-        problem.cannot_link,
+        problem.links,
         n_clusters=value,
         shares=verdict.shares,
         rng=problem.rng,
     )
-    return _result(verdict, method, doubts=doubts, n_pairs=len(problem.cannot_link))
+    return _result(verdict, method, doubts=doubts, n_pairs=len(problem.links.cannot_link))
 
 
 def _result(verdict: Verdict, method: str, *, doubts: list[Doubt], n_pairs: int) -> ClusterNumber:

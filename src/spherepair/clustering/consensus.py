@@ -1,8 +1,7 @@
 """Verdicts on the number of clusters: the paper's three ways, and all evidence together.
 
-The consensus reads three things off one embedding: the plateau of the tail angles, what the
-cannot-links say against each partition of the linked rows, and the shape of these partitions
-(silhouette, lifetime).
+The consensus reads three things off one embedding: the plateau of the tail angles, where the pairs
+run in each partition of the linked rows, and the silhouette of these partitions.
 """
 
 from __future__ import annotations
@@ -15,27 +14,24 @@ from numpy.typing import NDArray
 from spherepair.clustering import number_settings as settings
 from spherepair.clustering.candidates import Verdict, candidate_shares
 from spherepair.clustering.lifetime import lifetime_curves
+from spherepair.clustering.number_inputs import Links
 from spherepair.clustering.partition_scan import PartitionScan, scan_partitions
-from spherepair.clustering.partitions import sample_rows
 from spherepair.clustering.plateau import plateau_features
 from spherepair.clustering.silhouette import silhouette_curves
 from spherepair.clustering.tail_angles import TailAngles, tail_angles
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The question: an embedding, its cannot-links and the settings.
+    """The question: an embedding, its pairs and the settings.
 
     Attributes
     ----------
     rows : ndarray of shape (n, D)
         Of length one.
-    cannot_link : ndarray of shape (m, 2)
-    weight : ndarray of shape (m,) or None
-        None when all pairs count alike.
+    links : Links
     tail_ratio : float
     max_clusters : int
     n_resamples : int
@@ -43,8 +39,7 @@ class Problem:
     """
 
     rows: Floats
-    cannot_link: Integers
-    weight: Floats | None
+    links: Links
     tail_ratio: float
     max_clusters: int
     n_resamples: int
@@ -53,8 +48,8 @@ class Problem:
 
 def tail_angle_verdict(problem: Problem) -> Verdict:
     """Look for the plateau of δ̄_d, for several tail ratios and resampled pairs (Algorithm 2)."""
-    angles = _angles(problem)
-    features = _tail_features(angles, problem.max_clusters)
+    angles = problem_angles(problem)
+    features = tail_features(angles, problem.max_clusters)
     shares = candidate_shares(features, settings.TAIL_ANGLE_COEFFICIENTS)
     return Verdict(*_curve_and_spread(angles, problem.tail_ratio), shares)
 
@@ -75,34 +70,37 @@ def lifetime_verdict(problem: Problem) -> Verdict:
 
 def consensus_verdict(problem: Problem) -> Verdict:
     """Weigh all evidence at once."""
-    angles = _angles(problem)
-    links = problem.cannot_link
+    angles = problem_angles(problem)
+    shares = candidate_shares(consensus_features(problem, angles), settings.CONSENSUS_COEFFICIENTS)
+    return Verdict(*_curve_and_spread(angles, problem.tail_ratio), shares)
+
+
+def consensus_features(problem: Problem, angles: TailAngles) -> dict[str, Floats]:
+    """All features of K' = 2..max_clusters, each of shape (..., max_clusters - 1)."""
+    links = problem.links.sample(settings.LARGEST_SCAN_PAIRS, rng=problem.rng)
     scan = scan_partitions(
         problem.rows,
-        links[sample_rows(len(links), settings.LARGEST_SCAN_PAIRS, rng=problem.rng)],
+        links.ends,
+        is_must_link=links.is_must_link,
         max_clusters=problem.max_clusters,
         rng=problem.rng,
         n_runs=settings.SCAN_RUNS,
         n_rows=settings.SCAN_ROWS,
     )
-    features = {
-        **_tail_features(angles, problem.max_clusters),
+    return {
+        **tail_features(angles, problem.max_clusters),
         **pair_features(scan),
         **silhouette_features(scan.silhouette),
-        **lifetime_features(scan.lifetime),
     }
-    shares = candidate_shares(features, settings.CONSENSUS_COEFFICIENTS)
-    return Verdict(*_curve_and_spread(angles, problem.tail_ratio), shares)
 
 
 def pair_features(scan: PartitionScan) -> dict[str, Floats]:
-    """What the cannot-links say against K' clusters, and against one more."""
-    merged = np.log1p(scan.merged).mean(axis=0)
-    split = np.log1p(scan.split).mean(axis=0)
+    """What the pairs say against K' clusters; the misfit of sizes is bounded below the best K'."""
+    misfit = scan.misfit.mean(axis=0)
     return {
-        "merged": merged,
-        "split": split,
-        "split_after": np.concatenate([split[1:], split[-1:]]),
+        "counted": scan.counted.mean(axis=0),
+        "sized": np.logaddexp(misfit.min() - misfit, np.log(settings.EVIDENCE_FLOOR)),
+        "merged": np.log1p(scan.merged).mean(axis=0),
     }
 
 
@@ -119,19 +117,22 @@ def lifetime_features(curves: Floats) -> dict[str, Floats]:
     return {"lifetime": mean / max(mean.max(), np.finfo(float).tiny)}
 
 
-def _angles(problem: Problem) -> TailAngles:
+def problem_angles(problem: Problem) -> TailAngles:
+    """Tail angles of the cannot-links for the tail ratios around the given one."""
+    links = problem.links
     return tail_angles(
         problem.rows,
-        problem.cannot_link[:, 0],
-        right=problem.cannot_link[:, 1],
-        weight=problem.weight,
+        links.cannot_link[:, 0],
+        right=links.cannot_link[:, 1],
+        weight=links.cannot_link_weight,
         tail_ratios=tuple(problem.tail_ratio * f for f in settings.TAIL_RATIO_FACTORS),
         n_resamples=problem.n_resamples,
         rng=problem.rng,
     )
 
 
-def _tail_features(angles: TailAngles, max_clusters: int) -> dict[str, Floats]:
+def tail_features(angles: TailAngles, max_clusters: int) -> dict[str, Floats]:
+    """Features of the plateau for all ratios and resamples, shape (.., max_clusters - 1)."""
     curves = np.concatenate([angles.curves[:, None], angles.resampled], axis=1)
     curves = curves.reshape(-1, curves.shape[-1])  # (ratios * (1 + resamples), D)
     return {name: values[:, : max_clusters - 1] for name, values in plateau_features(curves).items()}

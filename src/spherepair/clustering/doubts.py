@@ -11,6 +11,8 @@ from scipy.cluster.hierarchy import fcluster
 
 from spherepair.clustering import number_settings as settings
 from spherepair.clustering.lifetime import ward_tree
+from spherepair.clustering.number_inputs import Links
+from spherepair.clustering.pair_counts import count_classes, count_distance, count_pairs
 from spherepair.clustering.partitions import kmeans_steps, nearest_centre, sample_rows
 
 Floats = NDArray[np.float64]
@@ -28,7 +30,7 @@ class Doubt:
 
 def find_doubts(
     rows: Floats,
-    cannot_link: Integers,
+    links: Links,
     *,
     n_clusters: int,
     shares: Floats,
@@ -40,7 +42,7 @@ def find_doubts(
     ----------
     rows : ndarray of shape (n, D)
         Of length one.
-    cannot_link : ndarray of shape (m, 2)
+    links : Links
     n_clusters : int
         The inferred number.
     shares : ndarray of shape (n_candidates,)
@@ -52,18 +54,19 @@ def find_doubts(
     Three clusters in three dimensions leave no room to see a plateau.
 
     >>> rows = np.repeat(np.eye(3), 20, axis=0)
-    >>> pairs = np.array([[i, i + 20] for i in range(40)])
-    >>> find_doubts(rows, pairs, n_clusters=3, shares=np.array([0.0, 1.0]),
-    ...     rng=np.random.default_rng(0))[0].remedy
+    >>> ends = np.array([[i, i + 20] for i in range(40)])
+    >>> find_doubts(rows, Links(ends, np.zeros(40, dtype=bool), None), n_clusters=3,
+    ...     shares=np.array([0.0, 1.0]), rng=np.random.default_rng(0))[0].remedy
     'raise embedding_dim to 6 or more'
     """
-    linked = rows[np.unique(cannot_link)]
+    linked = rows[np.unique(links.cannot_link)]
     sample = rows[sample_rows(len(rows), settings.DOUBT_ROWS, rng=rng)]
     doubts = [
-        *_few_pairs(len(cannot_link), n_clusters),
+        *_few_pairs(len(links.cannot_link), n_clusters),
         *_no_room(rows.shape[1], n_clusters, shares=shares),
         *_uncovered(sample, linked, n_clusters=n_clusters),
         *_unequal(sample, n_clusters),
+        *_disregarded(rows, links, sample=sample, n_clusters=n_clusters),
     ]
     return sorted(doubts, key=lambda doubt: doubt.ceiling)
 
@@ -119,6 +122,29 @@ def _unequal(sample: Floats, n_clusters: int) -> Iterator[Doubt]:
             settings.CEILING_UNEQUAL,
             "the clusters are very unequal, so that small ones may be missed",
             "more pairs among the rarer rows would help",
+        )
+
+
+def _disregarded(rows: Floats, links: Links, *, sample: Floats, n_clusters: int) -> Iterator[Doubt]:
+    """Ask whether clusters keep must-links together, and whether the pairs look drawn at random."""
+    if len(sample) <= n_clusters or not links.is_must_link.any():
+        return
+    _, centres = kmeans_steps(sample, _ward_labels(sample, n_clusters), n_steps=1)
+    labels = nearest_centre(rows, centres)[links.ends]
+    together = np.mean(labels[links.is_must_link, 0] == labels[links.is_must_link, 1])
+    if together < settings.SMALLEST_SHARE_TOGETHER:
+        yield Doubt(
+            settings.CEILING_DISREGARDED,
+            f"only {together:.0%} of the must-links are inside a cluster",
+            "longer training would help",
+        )
+    counts = count_pairs(labels, links.is_must_link, n_clusters=len(centres))
+    if count_distance(count_classes(counts), n_clusters) > settings.LARGEST_COUNT_DISTANCE:
+        yield Doubt(
+            settings.CEILING_CHOSEN_PAIRS,
+            f"{links.is_must_link.mean():.0%} must-links do not fit {n_clusters} clusters if the pairs "
+            "are random",
+            "pairs drawn at random would help",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,32 +61,65 @@ def checked_limits(rows: Floats, *, tail_ratio: float, max_clusters: int | None,
     return int(max(2, min(wanted, n_rows - 1)))
 
 
-def cannot_links(
-    constraints: Any, rows: Floats, *, rng: np.random.Generator
-) -> tuple[Integers, Floats | None]:
-    """Return the usable cannot-links, shape (m, 2), and their weights.
+@dataclass(frozen=True)
+class Links:
+    """The usable pairs.
+
+    Attributes
+    ----------
+    ends : ndarray of shape (m, 2)
+        Row numbers.
+    is_must_link : ndarray of shape (m,)
+    weight : ndarray of shape (m,) or None
+        None when all pairs count alike.
+    """
+
+    ends: Integers
+    is_must_link: NDArray[np.bool_]
+    weight: Floats | None
+
+    @property
+    def cannot_link(self) -> Integers:
+        """Ends of the cannot-links, shape (m_c, 2)."""
+        apart: Integers = self.ends[~self.is_must_link]
+        return apart
+
+    @property
+    def cannot_link_weight(self) -> Floats | None:
+        """Weights of the cannot-links, shape (m_c,)."""
+        return None if self.weight is None else self.weight[~self.is_must_link]
+
+    def sample(self, size: int, *, rng: np.random.Generator) -> Links:
+        """Draw at most ``size`` of the pairs."""
+        kept = sample_rows(len(self.ends), size, rng=rng)
+        weight = None if self.weight is None else self.weight[kept]
+        return Links(self.ends[kept], self.is_must_link[kept], weight)
+
+
+def usable_links(constraints: Any, rows: Floats, *, rng: np.random.Generator) -> Links:
+    """Return the pairs that can be used.
 
     Pairs of weight zero and pairs with a row of zeros, which has no direction, are left out; very
-    many pairs are sampled. The weights are None when they are all alike.
+    many pairs are sampled.
     """
     if constraints is None:
-        return np.empty((0, 2), dtype=np.int64), None
-    apart = ~np.asarray(constraints.is_must_link, dtype=bool)
-    ends = np.column_stack([np.asarray(constraints.left), np.asarray(constraints.right)])[apart]
-    weight = np.asarray(constraints.weight, dtype=float)[apart]
+        return Links(np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=bool), None)
+    ends = np.column_stack([np.asarray(constraints.left), np.asarray(constraints.right)]).astype(np.int64)
+    is_must_link = np.asarray(constraints.is_must_link, dtype=bool)
+    weight = np.asarray(constraints.weight, dtype=float)
     _check_ends(ends, len(rows))
     has_direction = np.abs(rows).max(axis=1) > 0
-    usable = np.flatnonzero((weight > 0) & has_direction[ends].all(axis=1))
-    usable = usable[sample_rows(len(usable), LARGEST_PAIR_SAMPLE, rng=rng)]
+    usable = (weight > 0) & has_direction[ends].all(axis=1)
     weight = weight[usable]
     alike = len(weight) == 0 or bool(np.all(weight == weight[0]))
-    return ends[usable].astype(np.int64), None if alike else weight
+    links = Links(ends[usable], is_must_link[usable], None if alike else weight)
+    return links.sample(LARGEST_PAIR_SAMPLE, rng=rng)
 
 
 def _check_ends(ends: Integers, n_rows: int) -> None:
     outside = np.flatnonzero(((ends < 0) | (ends >= n_rows)).any(axis=1))
     if len(outside):
         raise InvalidConstraintsError(
-            f"constraints: cannot-link {tuple(ends[outside[0]].tolist())} names a row outside the "
+            f"constraints: pair {tuple(ends[outside[0]].tolist())} names a row outside the "
             f"embedding of {n_rows} rows ({len(outside)} such pairs); use the rows they are for."
         )

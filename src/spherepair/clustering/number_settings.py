@@ -20,6 +20,11 @@ SMALLEST_SILHOUETTE_RANGE = 0.02
 
 # Share of cannot-links that may run inside a cluster by mistake (rows in the wrong cluster).
 PAIR_ERROR_SHARE = 0.05
+# Relative errors that more pairs do not lower: of the class count, and of the size of a cluster.
+COUNT_TOLERANCE = 0.02
+SIZE_TOLERANCE = 0.1
+# Odds that counts mislead, because somebody chose the pairs: evidence from counts is bounded by it.
+EVIDENCE_FLOOR = 0.03
 # The scan of partitions: samples of rows and pairs, K-means steps after each cut of the tree.
 SCAN_RUNS = 4
 SCAN_ROWS = 1500
@@ -36,12 +41,11 @@ TAIL_ANGLE_COEFFICIENTS = {
 SILHOUETTE_COEFFICIENTS = {"silhouette": 14.1}
 LIFETIME_COEFFICIENTS = {"lifetime": 4.51}
 CONSENSUS_COEFFICIENTS = {
-    "rise_after": -0.92,
-    "merged": -0.59,
-    "split": -0.26,
-    "split_after": 0.24,
-    "silhouette": 5.90,
-    "lifetime": 4.57,
+    "rise_after": -0.44,
+    "counted": 1.08,
+    "sized": 0.74,
+    "merged": -0.68,
+    "silhouette": 2.05,
 }
 
 # Doubts: rows looked at, limits, and the confidence that is left at most.
@@ -52,10 +56,14 @@ EXTRA_CLUSTERS = 3
 SMALLEST_EXPECTED_LINKS = 20
 BARE_SHARE = 0.1
 LARGEST_SIZE_RATIO = 4.0
+SMALLEST_SHARE_TOGETHER = 0.7
+LARGEST_COUNT_DISTANCE = 4.0
 CEILING_FEW_PAIRS = 0.8
 CEILING_NO_ROOM = 0.4
 CEILING_UNCOVERED = 0.5
 CEILING_UNEQUAL = 0.7
+CEILING_DISREGARDED = 0.5
+CEILING_CHOSEN_PAIRS = 0.7
 CEILING_NO_CANNOT_LINKS = 0.4
 # Below this angle (its cosine) from their mean, rows without cannot-links are one cluster.
 ONE_CLUSTER_COSINE = 0.95

@@ -9,7 +9,7 @@ from sklearn.cluster import kmeans_plusplus
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_LARGEST_NUMBER_OF_STEPS = 100
+_LARGEST_NUMBER_OF_STEPS = 30
 
 
 def kmeans_centres(rows: Floats, n_clusters: int, *, rng: np.random.Generator) -> Floats:
