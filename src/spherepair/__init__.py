@@ -11,10 +11,10 @@ import os
 # Read when torch is loaded, so it has to be said before; whoever has set it keeps it.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters  # noqa: E402
-from spherepair.constraints import Constraints  # noqa: E402
-from spherepair.estimators.loading import load  # noqa: E402
-from spherepair.estimators.spherepair import SpherePair  # noqa: E402
-from spherepair.version import __version__  # noqa: E402
+from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.constraints import Constraints
+from spherepair.estimators.loading import load
+from spherepair.estimators.spherepair import SpherePair
+from spherepair.version import __version__
 
 __all__ = ["ClusterNumber", "Constraints", "SpherePair", "__version__", "infer_n_clusters", "load"]
