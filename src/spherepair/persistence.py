@@ -42,10 +42,12 @@ def write_model(folder: str | Path, manifest: dict[str, Any], tensors: dict[str,
         content = {"format_version": FORMAT_VERSION, **manifest, "weights_sha256": _digest(weights)}
         content["sha256"] = _json_digest(content)
         (fresh / MODEL_FILE).write_text(_to_json(content, indent=2), encoding="utf-8")
+        shutil.copymode(fresh / MODEL_FILE, weights)  # safetensors lets only the owner read
         _swap(fresh, target)
-    except BaseException:
+    except (safetensors.SafetensorError, OSError) as error:
+        raise _not_written(target, error) from error
+    finally:
         shutil.rmtree(fresh, ignore_errors=True)
-        raise
 
 
 def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -86,6 +88,8 @@ def write_tensor_file(file: Path, manifest: dict[str, Any], tensors: dict[str, T
         safetensors.torch.save_file(plain, fresh, metadata=metadata)
         _to_disk(fresh)
         os.replace(fresh, file)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise _not_written(file, error) from error
     finally:
         fresh.unlink(missing_ok=True)
 
@@ -103,6 +107,11 @@ def read_tensor_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not is_whole:
         raise ModelFileError(f"{file} was altered after it was written; remove it to start anew.")
     return manifest, tensors
+
+
+def _not_written(path: Path, error: Exception) -> ModelFileError:
+    """A full disk, a folder without permission: what was there before is still there."""
+    return ModelFileError(f"{path} could not be written ({error}); free some space or choose another place.")
 
 
 def _read_manifest(file: Path) -> dict[str, Any]:

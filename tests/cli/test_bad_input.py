@@ -39,7 +39,7 @@ def with_value(value):
 BAD_ROWS = {
     "nan": (with_value(np.nan), "X contains NaN: 1 value(s) in 1 row(s) and 1 column(s), the first at row 7"),
     "infinite": (with_value(-np.inf), "X contains infinity"),
-    "empty": (np.zeros((0, 5)), "0 sample(s)"),
+    "empty": (np.zeros((0, 5)), "has no rows"),
     "one row": (np.zeros((1, 5)), "1 sample(s)"),
     "no columns": (np.zeros((5, 0)), "0 feature(s)"),
     "text column": ("a,colour\n1,red\n2,blue\n", "leave it out with --drop colour"),

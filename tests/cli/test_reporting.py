@@ -25,7 +25,7 @@ def terminal():
 def test_bar_appears_on_a_terminal_after_a_while_and_vanishes(monkeypatch):
     monkeypatch.setattr(reporting, "QUIET_SECONDS", 0.0)
     stream, console = terminal()
-    bar = LateBar("starting", console, is_off=False)
+    bar = LateBar("starting", console, is_quiet=False)
     bar.show("pairs", 3, total=10, remark="loss 0.5")
     bar.close()
     assert "pairs" in stream.getvalue()
@@ -34,19 +34,28 @@ def test_bar_appears_on_a_terminal_after_a_while_and_vanishes(monkeypatch):
 
 def test_quick_work_shows_no_bar():
     stream, console = terminal()
-    bar = LateBar("starting", console, is_off=False)
+    bar = LateBar("starting", console, is_quiet=False)
     bar.show("pairs", 10, total=10)
     bar.close()
     assert stream.getvalue() == ""
 
 
-def test_bar_is_silent_where_nobody_watches(monkeypatch):
+def test_bar_is_silent_where_silence_was_asked_for(monkeypatch):
     monkeypatch.setattr(reporting, "QUIET_SECONDS", 0.0)
     stream, console = terminal()
-    bar = LateBar("starting", console, is_off=True)
+    bar = LateBar("starting", console, is_quiet=True)
     bar.show("pairs", 3, total=10)
     bar.close()
     assert stream.getvalue().strip() == ""
+
+
+def test_a_log_gets_a_line_now_and_then(monkeypatch):
+    monkeypatch.setattr(reporting, "LINE_SECONDS", 0.0)
+    stream = io.StringIO()
+    bar = LateBar("starting", Console(file=stream, force_terminal=False), is_quiet=False)
+    bar.show("pairs", 3, total=10, remark="loss 0.5")
+    bar.close()
+    assert stream.getvalue().startswith("pairs: 3 of 10 loss 0.5 (")
 
 
 def test_warnings_are_lines_once_each_even_where_python_makes_errors_of_them(capsys):

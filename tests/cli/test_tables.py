@@ -147,6 +147,11 @@ BAD_FILES = [
         r"column 'b' is not numeric \(its type is string, its first value 'x'\)",
     ),
     ("rows.csv", b"a,b\n1,\xff\n2,y\n", "column 'b' is not numeric"),
+    (
+        "rows.csv",
+        b"a,b\n1,\n" + b"1,2\n" * 20 + b"2,?\n",
+        r"column 'b' is not numeric \(1 of its 22 values are no numbers, the first being '\?' in row 21",
+    ),
     ("rows.parquet", b"PAR1 half a file", "cannot be read as parquet"),
     ("rows.svm", b"1 a:b\n", "cannot be read as svmlight"),
 ]

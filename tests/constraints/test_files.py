@@ -204,11 +204,16 @@ def test_repeated_rows_are_kept_once_and_counted(put):
     )
 
 
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_csv_without_even_a_header_is_refused(put, text):
+    """More likely a failed export than no pairs."""
+    with pytest.raises(InvalidConstraintsError, match=r"pairs.csv is empty"):
+        Constraints.read(put(text, "pairs.csv"))
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("pairs.csv", ""),
-        ("pairs.csv", "\n"),
         ("pairs.csv", "left,right,link"),
         ("pairs.csv", "left,right,link,weight\r\n"),
         ("pairs.jsonl", ""),

@@ -16,12 +16,11 @@ from spherepair.cli.options import (
     JsonOption,
     Method,
     ModelArgument,
-    SeedOption,
 )
 from spherepair.cli.outputs import check_output
 from spherepair.cli.reporting import reporting
 from spherepair.cli.tables import read_rows
-from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.clustering.cluster_number import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.estimators.loading import load
 from spherepair.estimators.spherepair import SpherePair
@@ -44,7 +43,10 @@ def command(
     data: DataOption = None,
     id_column: IdOption = None,
     method: Annotated[Method, typer.Option("--method", help="How to infer it.")] = Method.CONSENSUS,
-    seed: SeedOption = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Of the resamples; that of the fit if not given."),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Picture of the curve: .png, .svg or .pdf.")
     ] = None,
@@ -59,7 +61,7 @@ def command(
         with report.working("looking at the angles"):
             fitted = load(model)
             pairs = _pairs_of(fitted, constraints, data=data, id_column=id_column)
-            number = infer_n_clusters(fitted.embedding_, pairs, method=method.value, random_state=seed)
+            number = fitted.count_clusters(pairs, method=method.value, random_state=seed)
         if plot is not None:
             save_figure(tail_angle_curve(number), plot)
         fields = {"model": str(model), **number.to_dict(), "plot": None if plot is None else str(plot)}

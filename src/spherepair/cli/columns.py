@@ -15,6 +15,9 @@ PARQUET_SUFFIXES = (".parquet", ".pq")
 SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES)
 _SHOWN_NAMES = 8
 
+#: Up to this share of words among numbers, a column is taken for numbers with slips.
+RARE_SHARE = 0.1
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -188,11 +191,26 @@ def _refuse_text(table: Any, path: Path) -> None:
     tests = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
         if not any(test(kind) for test in tests):
-            example = table[name][0].as_py() if table.num_rows else None
-            raise InvalidDataError(
-                f"{path}: column {name!r} is not numeric (its type is {kind}, its first value {example!r}); "
-                f"give --id {name} if it names the rows, leave it out with --drop {name}, or encode it."
-            )
+            raise InvalidDataError(f"{path}: column {name!r} is not numeric {_why(table[name], name)}")
+
+
+def _why(column: Any, name: str) -> str:
+    """A column of words wants another role; a few words among numbers want mending."""
+    values = column.to_pylist()
+    strange = [
+        row for row, value in enumerate(values) if value not in (None, "") and not _is_number(str(value))
+    ]
+    if strange and len(strange) <= RARE_SHARE * len(values):
+        first = f"the first being {values[strange[0]]!r} in row {strange[0]}, counting from 0"
+        return (
+            f"({len(strange)} of its {len(values)} values are no numbers, {first}); mend them, or leave out "
+            f"the column with --drop {name}."
+        )
+    example = values[0] if values else None
+    return (
+        f"(its type is {column.type}, its first value {example!r}); give --id {name} if it names the rows, "
+        f"leave it out with --drop {name}, or encode it."
+    )
 
 
 def _is_number(text: str) -> bool:

@@ -42,7 +42,7 @@ def command(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Pairs, a fit with unknown number of clusters, and new rows labelled; under a minute."""
+    """Pairs, a fit with unknown number of clusters, and new rows labelled; a minute or two."""
     with reporting(NAME, as_json=as_json, quiet=quiet) as report:
         files = DemoFiles.under(out)
         truth = write_inputs(files, seed)

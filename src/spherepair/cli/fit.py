@@ -26,6 +26,7 @@ from spherepair.cli.outputs import check_label_file, check_model_folder, write_l
 from spherepair.cli.reporting import INTERRUPTED, Report, reporting
 from spherepair.cli.tables import Table, read_table
 from spherepair.constraints import Constraints
+from spherepair.errors import InvalidDataError
 from spherepair.estimators.spherepair import SpherePair
 
 NAME = "fit"
@@ -73,6 +74,8 @@ def command(
         if labels_out is not None:
             check_label_file(labels_out, [data, constraints])
         table, pairs = read_inputs(data, constraints, id_column=id_column, drop=drop or (), report=report)
+        if on_conflict is OnConflict.RAISE and (conflicts := pairs.conflicts()):
+            raise conflicts.to_error(None if table.ids is None else table.ids.to_pylist())
         seconds = fit_model(model, table, pairs=pairs, report=report)
         model.save(out)
         if labels_out is not None:
@@ -88,6 +91,8 @@ def read_inputs(
     """The rows, and the pairs on them."""
     with report.working(f"reading {data} and {constraints}"):
         table = read_table(data, id_column=id_column, drop=drop)
+        if table.n_rows == 0:
+            raise InvalidDataError(f"{data} has no rows.")
         pairs = Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
     report.note(f"{table.n_rows:,} rows of {table.n_features:,} features, {len(pairs):,} pairs")
     return table, pairs

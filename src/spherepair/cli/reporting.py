@@ -27,6 +27,8 @@ from spherepair.cli.endings import InterruptedCommand, ReaderGone, in_options
 from spherepair.training.engine import TrainingState
 
 #: Anything that takes longer shows a bar.
+#: Between two lines of progress in a log.
+LINE_SECONDS = 10.0
 QUIET_SECONDS = 2.0
 INTERRUPTED = "interrupted; nothing was written."
 
@@ -73,7 +75,7 @@ class Report:
     @contextmanager
     def bar(self, what: str) -> Iterator[LateBar]:
         """Show a bar once two seconds are over."""
-        bar = LateBar(what, self._errors, is_off=self.quiet or not self._errors.is_terminal)
+        bar = LateBar(what, self._errors, is_quiet=self.quiet)
         try:
             yield bar
         finally:
@@ -88,9 +90,12 @@ class Report:
 
 
 class LateBar:
-    """A progress bar on stderr that appears after two seconds and vanishes when all is done."""
+    """A progress bar on stderr that appears after two seconds and vanishes when all is done.
 
-    def __init__(self, what: str, console: Console, *, is_off: bool) -> None:
+    Where stderr is a file or a pipe, a line now and then says how far things are.
+    """
+
+    def __init__(self, what: str, console: Console, *, is_quiet: bool) -> None:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -100,15 +105,21 @@ class LateBar:
             TimeElapsedColumn(),
             console=console,
             transient=True,
-            disable=is_off,
+            disable=is_quiet or not console.is_terminal,
         )
         self._task = self._progress.add_task(what, total=None, remark="")
-        self._started = time.monotonic()
+        self._started = self._last_line = time.monotonic()
         self._is_shown = False
+        self._lines = None if console.is_terminal or is_quiet else console.file
 
     def show(self, what: str, done: int, *, total: int, remark: str = "") -> None:
         """Move the bar."""
-        if not self._is_shown and time.monotonic() - self._started > QUIET_SECONDS:
+        now = time.monotonic()
+        if self._lines is not None and now - self._last_line > LINE_SECONDS:
+            self._last_line = now
+            self._lines.write(f"{what}: {done} of {total} {remark} ({now - self._started:.0f} s)\n")
+            self._lines.flush()
+        if not self._is_shown and now - self._started > QUIET_SECONDS:
             self._progress.start()
             self._is_shown = True
         self._progress.update(self._task, description=what, completed=done, total=total, remark=remark)

@@ -117,7 +117,8 @@ def as_weight(values: Any, n_pairs: int, *, name: str, locate: Locate) -> Weight
             f"got shape {array.shape}."
         )
     array = np.broadcast_to(array, (n_pairs,))
-    bad = ~((array >= 0) & (array <= np.finfo(np.float32).max))
+    with np.errstate(over="ignore", invalid="ignore"):
+        bad = ~((array >= 0) & np.isfinite(array.astype(np.float32)))
     if bad.any():
         first = int(bad.argmax())
         raise InvalidConstraintsError(

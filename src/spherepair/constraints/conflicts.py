@@ -114,9 +114,9 @@ class ConflictReport(Sequence[Conflict]):
         """Plain numbers and lists for JSON; at most `limit` conflicts are written out."""
         return {"n_conflicts": len(self), "conflicts": [asdict(c) for c in self[:limit]]}
 
-    def to_error(self) -> ConflictError:
+    def to_error(self, ids: Sequence[Any] | None = None) -> ConflictError:
         """The error that says how many there are, what the first is, and what can be done."""
-        first = self[0].explain()
+        first = self[0].explain(ids)
         count = "1 contradiction" if len(self) == 1 else f"{len(self)} contradictions"
         return ConflictError(
             f"constraints: {count}; the first: {first}. Mend the pairs, or leave out such "

@@ -29,7 +29,10 @@ def read_csv(path: Path) -> RawColumns:
     header, body = _split_header(data)
     names = [name.strip().lower() for name in next(csv.reader([header]), [])]
     if not lines.size:
-        return _no_pairs(path)
+        raise InvalidConstraintsError(
+            f"constraints: {path.name} is empty, without even a line that names its columns; the columns "
+            "must be left, right, link and perhaps weight."
+        )
     _check_names(names, path)
     if not body.strip():
         return _no_pairs(path)

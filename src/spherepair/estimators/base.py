@@ -155,6 +155,28 @@ class DeepConstrainedClusterer(
         kept = pair_satisfaction(labels, pairs.left, pairs.right, pairs.is_must_link, weight=pairs.weight)
         return float(kept.total)
 
+    def count_clusters(
+        self,
+        constraints: Constraints | None = None,
+        *,
+        method: str = "consensus",
+        random_state: int | None = None,
+    ) -> ClusterNumber:
+        """How many clusters the embedding of the training rows has, whatever number was used.
+
+        Parameters
+        ----------
+        constraints : Constraints, optional
+            Pairs of training rows; those of the fit if not given.
+        method : {"consensus", "tail-angle", "silhouette", "lifetime"}, default="consensus"
+        random_state : int, optional
+            Of the resamples; that of the fit if not given, so that the same pairs get the same answer.
+        """
+        check_is_fitted(self)
+        pairs = self.constraints_ if constraints is None else constraints
+        pairs = inputs.check_constraints(pairs, len(self.labels_), on_conflict="keep")
+        return self._infer_n_clusters(self.embedding_, pairs, method=method, random_state=random_state)
+
     def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str | None = None) -> Self:
         """Go on from here with more pairs: a short training from the present weights.
 
@@ -272,7 +294,7 @@ class DeepConstrainedClusterer(
         """Embed all rows, find how many clusters there are, and assign."""
         network = job.network.eval()
         embedding = self._encode(network, job.rows)
-        number = self._infer_n_clusters(embedding, job.pairs)
+        number = self._infer_n_clusters(embedding, job.pairs) if self.n_clusters == "auto" else None
         n_clusters = self.n_clusters if number is None else number.value
         assigner: Assigner = resolve_assigner(self.clustering, device=self._hardware.device)
         seed = derive_seed(self._seed, "clustering") % 2**32  # scikit-learn's clusterers take no more
@@ -285,11 +307,18 @@ class DeepConstrainedClusterer(
         self.embedding_, self.labels_, self.cluster_centers_ = embedding, found.labels, found.centers
         self.n_clusters_ = len(found.centers)
 
-    def _infer_n_clusters(self, embedding: NDArray[np.float32], pairs: Constraints) -> ClusterNumber | None:
-        if self.n_clusters != "auto":
-            return None
-        seed = derive_seed(self._seed, "number of clusters") % 2**32
-        return infer_n_clusters(embedding, pairs, tail_ratio=self.tail_ratio, random_state=seed)
+    def _infer_n_clusters(
+        self,
+        embedding: NDArray[np.float32],
+        pairs: Constraints,
+        *,
+        method: Any = "consensus",
+        random_state: int | None = None,
+    ) -> ClusterNumber:
+        seed = derive_seed(self._seed, "number of clusters") % 2**32 if random_state is None else random_state
+        return infer_n_clusters(
+            embedding, pairs, method=method, tail_ratio=self.tail_ratio, random_state=seed
+        )
 
     def _encode(self, network: Autoencoder, rows: RowSource) -> NDArray[np.float32]:
         def directions(x: torch.Tensor) -> torch.Tensor:

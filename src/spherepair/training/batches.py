@@ -179,19 +179,19 @@ class Batches:
         self._row_weight.copy_(is_real.view(shape))
 
 
-def row_batches(rows: RowSource, *, batch_size: int, seed: int, stream: str) -> Batches:
-    """Epochs over all rows without pairs, as in pretraining."""
+def row_batches(rows: RowSource, *, batch_size: int, seed: int, stream: str, min_steps: int = 1) -> Batches:
+    """Epochs over all rows without pairs, as in pretraining: one pass, or as many as ``min_steps`` needs."""
     size = min(batch_size, rows.n_rows)
-    n_steps = -(-rows.n_rows // size)
+    one_pass = -(-rows.n_rows // size)
     return Batches(
         rows,
         PairTensors.none(),
         pairs_per_step=0,
         rows_per_step=size,
-        n_steps=n_steps,
+        n_steps=max(one_pass, min_steps),
         seed=seed,
         stream=stream,
-        one_pass=True,
+        one_pass=one_pass >= min_steps,
     )
 
 

@@ -73,8 +73,8 @@ class DenoisingObjective(Objective):
 class JointPretraining:
     """The whole denoising autoencoder end to end.
 
-    ``min_steps`` keeps small tables from being left half trained: 30 epochs over 1,000 rows would
-    be 120 steps only.
+    ``min_steps`` (of all epochs together) keeps small tables from being left half trained: 30 passes over
+    1,000 rows would be 120 steps only. Their epochs hold several passes.
     """
 
     epochs: int = 30
@@ -85,13 +85,18 @@ class JointPretraining:
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place."""
         stage = "pretraining"
-        batches = row_batches(rows, batch_size=self.batch_size, seed=session.seed, stream=stage)
         session.run_stage(
             DenoisingObjective(network),
-            batches,
+            row_batches(
+                rows,
+                batch_size=self.batch_size,
+                min_steps=-(-self.min_steps // self.epochs),
+                seed=session.seed,
+                stream=stage,
+            ),
             stage=stage,
             recipe=Recipe(learning_rate=self.learning_rate),
-            max_epochs=max(self.epochs, -(-self.min_steps // batches.n_steps)),
+            max_epochs=self.epochs,
         )
 
 
