@@ -1,7 +1,7 @@
 """Simulated SpherePair embeddings, and the share of cluster numbers found in them.
 
 Run ``python bench/cluster_number_simulation.py`` for the table of ``docs/cluster-number.md``
-(under two minutes on one core), and with ``--random 200`` for the table of confidences on random
+(about three minutes on one core), and with ``--random 200`` for the table of confidences on random
 scenarios. All seeds are fixed, and they are not those on which the constants were fitted.
 """
 
@@ -97,6 +97,8 @@ SCENARIOS = {
     "K = 8, sizes vary 50-fold": Scenario(8, proportions="geometric", noise=0.6),
     "K = 10, confused classes": Scenario(10, confusion=0.3, families=0.4, noise=0.5),
     "K = 10, 3 % wrong pairs": Scenario(10, wrong_pairs=0.03),
+    "K = 10, two pairs of twin classes": Scenario(10, twins=0.4, fitting=30, n_rows=10_000),
+    "K = 10, half of the pairs must-links": Scenario(10, must_share=0.5),
     "K = 6, one cluster without pairs": Scenario(6, uncovered=1),
     "K = 12, D = 8 (too small)": Scenario(12, 8),
 }

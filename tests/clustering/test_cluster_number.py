@@ -55,7 +55,7 @@ def test_noise_without_clusters_gives_low_confidence(seed):
     left, right = rng.integers(2000, size=(2, 1000))
     pairs = SimpleNamespace(left=left, right=right, is_must_link=rng.random(1000) < 0.1, weight=np.ones(1000))
     found = infer_n_clusters(rng.normal(size=(2000, 20)), pairs, random_state=0)
-    assert found.confidence < 0.7
+    assert found.confidence <= 0.5
 
 
 def test_embedding_with_too_few_dimensions_asks_for_more(embedding):
@@ -87,6 +87,54 @@ def test_very_unequal_clusters_are_no_confident_wrong_answer(embedding):
         drawn = embedding(8, shares=shares, noise=0.6, n_pairs=1000, seed=seed)
         found = infer_n_clusters(drawn.rows, drawn.pairs, random_state=0)
         assert found.value == 8 or found.confidence < 0.9
+
+
+def confused_classes(embedding, *, seed):
+    """Ten classes, two of them close; cannot-links between these are met by moving one end elsewhere."""
+    drawn = embedding(10, n_pairs=5000, n_rows=15_000, noise=0.4, seed=seed)
+    direction = drawn.rows[drawn.labels == 1].mean(axis=0) - drawn.rows[drawn.labels == 0].mean(axis=0)
+    drawn.rows[drawn.labels == 1] -= 0.7 * direction
+    left, right = drawn.labels[drawn.pairs.left], drawn.labels[drawn.pairs.right]
+    moved = drawn.pairs.left[(left != right) & (left < 2) & (right < 2)]
+    elsewhere = np.flatnonzero(drawn.labels > 1)[: len(moved)]
+    drawn.rows[moved] = drawn.rows[elsewhere]
+    return drawn
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_tell_classes_apart_that_the_silhouette_takes_for_one(embedding, seed):
+    drawn = confused_classes(embedding, seed=seed)
+    geometry, everything = (
+        infer_n_clusters(drawn.rows, drawn.pairs, method=method, max_clusters=13, random_state=0)
+        for method in ("silhouette", "consensus")
+    )
+    assert geometry.value == 9
+    assert everything.value == 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_as_many_must_links_as_cannot_links_do_not_mislead(embedding, seed):
+    drawn = embedding(8, n_pairs=8000, seed=seed)
+    together = np.flatnonzero(drawn.pairs.is_must_link)
+    apart = np.flatnonzero(~drawn.pairs.is_must_link)[: len(together)]
+    found = infer_n_clusters(drawn.rows, only(drawn.pairs, np.concatenate([together, apart])), random_state=0)
+    assert found.value == 8
+    assert found.confidence < 0.9
+    assert "pairs drawn at random" in found.explanation
+
+
+def test_cannot_links_alone_are_enough_on_easy_embeddings(embedding):
+    drawn = embedding(7, n_pairs=2000)
+    found = infer_n_clusters(drawn.rows, only(drawn.pairs, ~drawn.pairs.is_must_link), random_state=0)
+    assert found.value == 7
+
+
+def test_pairs_that_the_embedding_disregards_lower_the_confidence(embedding):
+    drawn = embedding(6)
+    shuffled = np.random.default_rng(0).permutation(len(drawn.rows))
+    found = infer_n_clusters(drawn.rows[shuffled], drawn.pairs, random_state=0)
+    assert found.confidence <= 0.5
+    assert "of the must-links are inside a cluster" in found.explanation
 
 
 def test_without_cannot_links_the_silhouette_guesses(embedding):

@@ -2,7 +2,7 @@
 
 Each candidate K' has a few features (how much the curve rises into it, what the pairs say against
 it, ..). Their weighted sum is its score, and the shares are the scores' softmax: the conditional
-logit model. The coefficients are in ``number_settings``, fitted on simulated embeddings.
+logit model. The coefficients are in ``number_settings``, fitted on trained and simulated embeddings.
 """
 
 from __future__ import annotations

@@ -59,15 +59,20 @@ def find_doubts(
     ...     shares=np.array([0.0, 1.0]), rng=np.random.default_rng(0))[0].remedy
     'raise embedding_dim to 6 or more'
     """
-    linked = rows[np.unique(links.cannot_link)]
-    sample = rows[sample_rows(len(rows), settings.DOUBT_ROWS, rng=rng)]
     doubts = [
         *_few_pairs(len(links.cannot_link), n_clusters),
         *_no_room(rows.shape[1], n_clusters, shares=shares),
-        *_uncovered(sample, linked, n_clusters=n_clusters),
-        *_unequal(sample, n_clusters),
-        *_disregarded(rows, links, sample=sample, n_clusters=n_clusters),
     ]
+    if len(rows) > n_clusters + settings.EXTRA_CLUSTERS:
+        sample = rows[sample_rows(len(rows), settings.DOUBT_ROWS, rng=rng)]
+        tree = ward_tree(sample)
+        some = links.sample(settings.DOUBT_PAIRS, rng=rng)
+        linked = rows[np.unique(some.cannot_link)]
+        doubts += [
+            *_uncovered(sample, linked, cut=_cut(tree, n_clusters + settings.EXTRA_CLUSTERS)),
+            *_unequal(_cut(tree, n_clusters), n_clusters),
+            *_disregarded(rows, some, sample=sample, cut=_cut(tree, n_clusters)),
+        ]
     return sorted(doubts, key=lambda doubt: doubt.ceiling)
 
 
@@ -92,15 +97,12 @@ def _no_room(n_components: int, n_clusters: int, *, shares: Floats) -> Iterator[
         )
 
 
-def _uncovered(sample: Floats, linked: Floats, *, n_clusters: int) -> Iterator[Doubt]:
+def _uncovered(sample: Floats, linked: Floats, *, cut: Integers) -> Iterator[Doubt]:
     """Compare how the clusters share the rows with how they share the linked rows.
 
     A few clusters more than were found are looked at: one without pairs may hide in the count.
     """
-    count = n_clusters + settings.EXTRA_CLUSTERS
-    if len(sample) <= count:
-        return
-    labels, centres = kmeans_steps(sample, _ward_labels(sample, count), n_steps=1)
+    labels, centres = kmeans_steps(sample, cut, n_steps=1)
     shares = np.bincount(labels, minlength=len(centres)) / len(sample)
     expected = shares * len(linked)
     seen = np.bincount(nearest_centre(linked, centres), minlength=len(centres))
@@ -113,11 +115,9 @@ def _uncovered(sample: Floats, linked: Floats, *, n_clusters: int) -> Iterator[D
         )
 
 
-def _unequal(sample: Floats, n_clusters: int) -> Iterator[Doubt]:
-    if n_clusters < 3 or len(sample) <= n_clusters:
-        return
-    sizes = np.bincount(_ward_labels(sample, n_clusters))
-    if sizes.max() > settings.LARGEST_SIZE_RATIO * max(np.median(sizes), 1):
+def _unequal(cut: Integers, n_clusters: int) -> Iterator[Doubt]:
+    sizes = np.bincount(cut)
+    if n_clusters > 2 and sizes.max() > settings.LARGEST_SIZE_RATIO * max(np.median(sizes), 1):
         yield Doubt(
             settings.CEILING_UNEQUAL,
             "the clusters are very unequal, so that small ones may be missed",
@@ -125,12 +125,12 @@ def _unequal(sample: Floats, n_clusters: int) -> Iterator[Doubt]:
         )
 
 
-def _disregarded(rows: Floats, links: Links, *, sample: Floats, n_clusters: int) -> Iterator[Doubt]:
+def _disregarded(rows: Floats, links: Links, *, sample: Floats, cut: Integers) -> Iterator[Doubt]:
     """Ask whether clusters keep must-links together, and whether the pairs look drawn at random."""
-    if len(sample) <= n_clusters or not links.is_must_link.any():
+    if not links.is_must_link.any():
         return
-    _, centres = kmeans_steps(sample, _ward_labels(sample, n_clusters), n_steps=1)
-    labels = nearest_centre(rows, centres)[links.ends]
+    _, centres = kmeans_steps(sample, cut, n_steps=1)
+    labels = nearest_centre(rows[links.ends.ravel()], centres).reshape(-1, 2)
     together = np.mean(labels[links.is_must_link, 0] == labels[links.is_must_link, 1])
     if together < settings.SMALLEST_SHARE_TOGETHER:
         yield Doubt(
@@ -139,17 +139,17 @@ def _disregarded(rows: Floats, links: Links, *, sample: Floats, n_clusters: int)
             "longer training would help",
         )
     counts = count_pairs(labels, links.is_must_link, n_clusters=len(centres))
-    if count_distance(count_classes(counts), n_clusters) > settings.LARGEST_COUNT_DISTANCE:
+    if count_distance(count_classes(counts), len(centres)) > settings.LARGEST_COUNT_DISTANCE:
         yield Doubt(
             settings.CEILING_CHOSEN_PAIRS,
-            f"{links.is_must_link.mean():.0%} must-links do not fit {n_clusters} clusters if the pairs "
+            f"{links.is_must_link.mean():.0%} must-links do not fit {len(centres)} clusters if the pairs "
             "are random",
             "pairs drawn at random would help",
         )
 
 
-def _ward_labels(sample: Floats, n_clusters: int) -> Integers:
-    labels: Integers = fcluster(ward_tree(sample), n_clusters, "maxclust") - 1
+def _cut(tree: Floats, n_clusters: int) -> Integers:
+    labels: Integers = fcluster(tree, n_clusters, "maxclust") - 1
     return labels
 
 

@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 _FOUND = {
     "tail-angle": "the angles between cannot-linked rows stop growing at {onset} dimensions ({angle:.0f}°)",
-    "consensus": "tail angles, partitions and cannot-links weighed together point to it",
+    "consensus": "angles, partitions and counts of the pairs weighed together point to it",
     "silhouette": "K-means into that many clusters has the best silhouette",
     "lifetime": "the Ward tree keeps that many clusters longest",
 }

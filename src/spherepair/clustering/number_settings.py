@@ -31,25 +31,21 @@ SCAN_ROWS = 1500
 LARGEST_SCAN_PAIRS = 30_000
 SCAN_KMEANS_STEPS = 3
 
-# Conditional logit models; signs as the theory asks, sizes fitted (docs/cluster-number.md).
-TAIL_ANGLE_COEFFICIENTS = {
-    "rise_into": 2.04,
-    "rise_after": -1.83,
-    "rise_left": -0.11,
-    "below_band": -0.87,
-}
-SILHOUETTE_COEFFICIENTS = {"silhouette": 14.1}
-LIFETIME_COEFFICIENTS = {"lifetime": 4.51}
+# Conditional logit models; signs as the theory asks, sizes from bench/cluster_number_fit.py.
+TAIL_ANGLE_COEFFICIENTS = {"rise_into": 1.37, "rise_after": -1.38, "below_band": -0.70}
+SILHOUETTE_COEFFICIENTS = {"silhouette": 5.02}
+LIFETIME_COEFFICIENTS = {"lifetime": 2.33}
 CONSENSUS_COEFFICIENTS = {
-    "rise_after": -0.44,
-    "counted": 1.08,
-    "sized": 0.74,
-    "merged": -0.68,
-    "silhouette": 2.05,
+    "rise_after": -0.40,
+    "counted": 1.11,
+    "sized": 0.71,
+    "merged": -0.72,
+    "silhouette": 1.95,
 }
 
-# Doubts: rows looked at, limits, and the confidence that is left at most.
+# Doubts: rows and pairs looked at, limits, and the confidence that is left at most.
 DOUBT_ROWS = 600
+DOUBT_PAIRS = 10_000
 LINKS_PER_BORDER = 4
 LARGEST_SHARE_AT_THE_END = 0.3
 EXTRA_CLUSTERS = 3

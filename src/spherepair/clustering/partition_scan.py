@@ -82,7 +82,8 @@ def scan_partitions(
     are too few, four too many.
 
     >>> rows = np.repeat(np.eye(3), 4, axis=0) + 0.01 * np.arange(12)[:, None] % 0.03
-    >>> ends = np.vstack([np.tile([[0, 4], [5, 9], [2, 10]], (10, 1)), np.tile([[0, 3], [4, 7], [8, 11]], (5, 1))])
+    >>> apart, together = [[0, 4], [5, 9], [2, 10]], [[0, 3], [4, 7], [8, 11]]
+    >>> ends = np.vstack([np.tile(apart, (10, 1)), np.tile(together, (5, 1))])
     >>> scan = scan_partitions(rows, ends, is_must_link=np.arange(45) >= 30, max_clusters=4,
     ...     rng=np.random.default_rng(0))
     >>> int(scan.misfit[0].argmin()) + 2
