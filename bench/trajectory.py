@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from spherepair import Constraints, SpherePair
-from spherepair.clustering.assigners import KMeansAssigner, nearest_direction
+from spherepair.clustering.assigners import KMeansAssigner, nearest_center
 from spherepair.datasets import load_dataset
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.embedding import map_rows
@@ -55,7 +55,7 @@ class Watch:
 
         train, held = (map_rows(directions, rows, self._hardware) for rows in (self._rows, self._held))
         found = KMeansAssigner(10, self._hardware.device).assign(train, self._k, seed=0)
-        accuracy = clustering_accuracy(self._y, nearest_direction(held, found.centers))
+        accuracy = clustering_accuracy(self._y, nearest_center(held, found.centers))
         network.train()
         self.points.append({"epoch": state.epoch, "acc": accuracy, **state.records[-1]})
         self.spent += time.perf_counter() - started

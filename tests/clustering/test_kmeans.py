@@ -13,8 +13,8 @@ from spherepair.clustering import kmeans as kmeans_module
 from spherepair.clustering.assigners import (
     Assignment,
     keep_numbers,
-    mean_directions,
-    nearest_direction,
+    mean_centers,
+    nearest_center,
     resolve_assigner,
     unit_rows,
 )
@@ -66,7 +66,7 @@ def test_assigners_find_separated_clusters(clustering, sphere):
     found = resolve_assigner(clustering).assign(embedding, 4, seed=0)
     assert adjusted_rand_score(y, found.labels) == 1.0
     np.testing.assert_allclose(np.linalg.norm(found.centers, axis=1), 1.0, rtol=1e-5)
-    assert (nearest_direction(embedding, found.centers) == found.labels).all()
+    assert (nearest_center(embedding, found.centers) == found.labels).all()
 
 
 def test_noise_of_a_clusterer_stays_noise(sphere):
@@ -87,9 +87,9 @@ def test_unknown_clustering_is_refused():
         resolve_assigner("spectral")
 
 
-def test_mean_directions_leave_noise_out():
+def test_mean_centers_leave_noise_out():
     embedding = np.array([[1, 0], [0, 1], [0, -1]], dtype=np.float32)
-    centers = mean_directions(embedding, np.array([0, 1, -1]))
+    centers = mean_centers(embedding, np.array([0, 1, -1]))
     np.testing.assert_allclose(centers, [[1, 0], [0, 1]])
 
 

@@ -151,7 +151,7 @@ def test_no_step_is_left_without_pairs_and_none_is_shown_more_often(n_pairs: int
     every = Constraints.from_labels(y, n_pairs, random_state=0)
     rows = ResidentRows(torch.zeros(400, 2), Scaling.identity())
     job = Job(rows, every, None, SimpleNamespace(seed=0))
-    batches = SpherePair()._batches(job, "pairs")
+    (batches,) = SpherePair()._sweeps(job, "pairs")
     batches.start_epoch(0)
     real = [float((batches.next().pair_weight > 0).sum()) for _ in range(batches.n_steps)]
     assert min(real) > 0

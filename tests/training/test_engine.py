@@ -51,7 +51,7 @@ def run(objective, **kwargs):
         "hardware": CPU,
         "seed": 0,
     }
-    return train(objective, make_batches(), **(options | kwargs))
+    return train(objective, [make_batches()], **(options | kwargs))
 
 
 def test_records_name_every_term_and_the_loss_is_their_sum():
@@ -72,7 +72,7 @@ def test_the_objective_is_told_of_every_epoch():
 def test_a_step_is_plain_gradient_descent():
     objective = Quadratic(start=5.0)
     train(
-        objective, make_batches(1), stage="s", recipe=Recipe("sgd", learning_rate=0.1), max_epochs=1,
+        objective, [make_batches(1)], stage="s", recipe=Recipe("sgd", learning_rate=0.1), max_epochs=1,
         hardware=CPU, seed=0,
     )  # fmt: skip
     assert objective.value.item() == pytest.approx(5.0 - 0.1 * 2 * (5.0 - 1.0))
@@ -81,7 +81,7 @@ def test_a_step_is_plain_gradient_descent():
 def test_gradients_are_clipped_to_the_norm():
     objective = Quadratic(start=5.0)
     train(
-        objective, make_batches(1), stage="s", recipe=Recipe("sgd", learning_rate=0.1, clip_norm=1.0),
+        objective, [make_batches(1)], stage="s", recipe=Recipe("sgd", learning_rate=0.1, clip_norm=1.0),
         max_epochs=1, hardware=CPU, seed=0,
     )  # fmt: skip
     assert objective.value.item() == pytest.approx(5.0 - 0.1, rel=1e-5)
@@ -135,7 +135,7 @@ def test_the_objective_is_the_weighted_mean_over_pairs_plus_that_over_rows(monke
             return True
 
     objective = Sums()
-    train(objective, batches, stage="s", recipe=Recipe(), max_epochs=1, hardware=CPU, seed=0, stopping=Spy())
+    train(objective, [batches], stage="s", recipe=Recipe(), max_epochs=1, hardware=CPU, seed=0, stopping=Spy())
     assert seen == [pytest.approx((1 * 1 + 5 * 2 + 9 * 5) / 8 + 4.5)]
 
 

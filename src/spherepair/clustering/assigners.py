@@ -1,7 +1,8 @@
-"""From embeddings on the sphere to labels and centres: k-means, Ward, or any scikit-learn clusterer.
+"""From embeddings to labels and centres: k-means, Ward, or any scikit-learn clusterer.
 
-An assigner returns the labels of the rows and one unit vector per cluster; rows never seen are given
-to the centre with the smallest angle (part III of the paper's Algorithm 1).
+An assigner returns the labels of the rows and one centre per cluster; rows never seen are given to the
+nearest centre. On the sphere centres are unit vectors, so the nearest is the one with the smallest angle
+(part III of the paper's Algorithm 1).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Assignment:
-    """Labels of the rows (n,) and the directions of the clusters (K, D)."""
+    """Labels of the rows (n,) and the centres of the clusters (K, D)."""
 
     labels: Labels
     centers: Floats
@@ -35,32 +36,36 @@ class Assigner(Protocol):
     """Cuts embeddings into clusters."""
 
     def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
-        """Cluster unit vectors (n, D)."""
+        """Cluster embeddings (n, D)."""
         ...
 
 
 @dataclass(frozen=True)
 class KMeansAssigner:
-    """K-means on the sphere; labels are those of the nearest direction, as for unseen rows."""
+    """K-means; labels are those of the nearest centre, as for unseen rows."""
 
     n_init: int = 20
     device: torch.device | str = "cpu"
+    spherical: bool = True
 
     def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
-        """Cluster unit vectors (n, D)."""
+        """Cluster embeddings (n, D)."""
         generator = torch.Generator(self.device).manual_seed(seed)
         rows = torch.from_numpy(embedding).to(self.device)
         found = kmeans(rows, n_clusters, generator=generator, n_init=self.n_init)
-        centers = unit_rows(found.centers.cpu().numpy())
-        return Assignment(nearest_direction(embedding, centers), centers)
+        centers = found.centers.cpu().numpy()
+        centers = unit_rows(centers) if self.spherical else centers
+        return Assignment(nearest_center(embedding, centers), centers)
 
 
 @dataclass(frozen=True)
 class WardAssigner:
     """Ward's hierarchical clustering, without a matrix of all distances."""
 
+    spherical: bool = True
+
     def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
-        """Cluster unit vectors (n, D)."""
+        """Cluster embeddings (n, D)."""
         from fastcluster import linkage_vector
         from scipy.cluster.hierarchy import fcluster
 
@@ -69,7 +74,7 @@ class WardAssigner:
         else:
             tree = linkage_vector(embedding.astype(np.float64), method="ward")
             labels = fcluster(tree, n_clusters, criterion="maxclust").astype(np.int64) - 1
-        return Assignment(labels, mean_directions(embedding, labels))
+        return Assignment(labels, mean_centers(embedding, labels, spherical=self.spherical))
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,10 @@ class SklearnAssigner:
     """Any scikit-learn clusterer; a label of -1 (noise) is kept for the rows it was given to."""
 
     estimator: Any
+    spherical: bool = True
 
     def assign(self, embedding: Floats, n_clusters: int, *, seed: int) -> Assignment:
-        """Cluster unit vectors (n, D)."""
+        """Cluster embeddings (n, D)."""
         clusterer = clone(self.estimator)
         accepted = clusterer.get_params()
         if "n_clusters" in accepted:
@@ -95,28 +101,30 @@ class SklearnAssigner:
                 f"clustering={self.estimator!r} put every row into noise; loosen its parameters."
             )
         labels = np.where(found >= 0, np.searchsorted(kept, found), -1).astype(np.int64)
-        return Assignment(labels, mean_directions(embedding, labels))
+        return Assignment(labels, mean_centers(embedding, labels, spherical=self.spherical))
 
 
-def resolve_assigner(clustering: Any, *, device: torch.device | None = None) -> Assigner:
+def resolve_assigner(
+    clustering: Any, *, device: torch.device | None = None, spherical: bool = True
+) -> Assigner:
     """An assigner by name, or around a scikit-learn clusterer.
 
     Examples
     --------
     >>> resolve_assigner("ward")
-    WardAssigner()
+    WardAssigner(spherical=True)
     """
     if isinstance(clustering, str) and clustering == "kmeans":
-        return KMeansAssigner(device=device or "cpu")
+        return KMeansAssigner(device=device or "cpu", spherical=spherical)
     if isinstance(clustering, str) and clustering == "ward":
         # Looked for before training, not after it.
         if find_spec("fastcluster") is None:
             raise MissingDependencyError(
                 "clustering='ward' needs the package fastcluster: pip install \"spherepair[ward]\"."
             )
-        return WardAssigner()
+        return WardAssigner(spherical)
     if hasattr(clustering, "fit_predict") and hasattr(clustering, "get_params"):
-        return SklearnAssigner(clustering)
+        return SklearnAssigner(clustering, spherical)
     raise InvalidParameterError(
         f"clustering must be 'kmeans', 'ward' or a scikit-learn clusterer, got {clustering!r} instead."
     )
@@ -147,17 +155,21 @@ def keep_numbers(found: Assignment, before: Labels) -> Assignment:
     return Assignment(labels, found.centers[np.argsort(number)])
 
 
-def nearest_direction(embedding: Floats, centers: Floats) -> Labels:
-    """Position of the centre with the smallest angle to each unit vector."""
-    return np.asarray((embedding @ centers.T).argmax(axis=1), dtype=np.int64)
+def nearest_center(embedding: Floats, centers: Floats) -> Labels:
+    """Position of the centre nearest to each embedding; among unit vectors that of the smallest angle."""
+    half_square = np.square(centers).sum(axis=1) / 2
+    return np.asarray((embedding @ centers.T - half_square).argmax(axis=1), dtype=np.int64)
 
 
-def mean_directions(embedding: Floats, labels: Labels) -> Floats:
-    """Unit vectors along the means of the clusters 0 … K-1; rows labelled -1 are left out."""
+def mean_centers(embedding: Floats, labels: Labels, *, spherical: bool = True) -> Floats:
+    """Means of the clusters 0 … K-1, on the sphere as unit vectors; rows labelled -1 are left out."""
     kept = labels >= 0
     sums = np.zeros((int(labels.max()) + 1, embedding.shape[1]))
     np.add.at(sums, labels[kept], embedding[kept])
-    return unit_rows(sums)
+    if spherical:
+        return unit_rows(sums)
+    counts = np.bincount(labels[kept], minlength=len(sums))
+    return np.asarray(sums / np.maximum(counts, 1)[:, None], dtype=np.float32)
 
 
 def unit_rows(rows: NDArray[Any]) -> Floats:

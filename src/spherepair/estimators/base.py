@@ -3,14 +3,18 @@
     check the table and the pairs -> build a network -> pretrain it -> train it on the pairs
     -> embed all rows -> cut the embedding into clusters
 
-A method supplies a network, an objective and an assigner, and nothing else.
+A method supplies a network, an objective and an assigner, and nothing else. Two kinds differ in the
+last step: ``estimators/embedding.py`` cuts the embedding afterwards (SpherePair, AutoEmbedder), in
+``estimators/assigning.py`` the network itself knows the clusters (the other methods).
 """
 
 from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -26,17 +30,16 @@ from sklearn.base import (
 from sklearn.utils._param_validation import InvalidParameterError as SklearnInvalidParameterError
 from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
-from torch.nn import functional as F  # noqa: N812
+from torch import Tensor, nn
 
-from spherepair.clustering.assigners import Assigner, keep_numbers, nearest_direction, resolve_assigner
-from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.clustering.assigners import Assignment
+from spherepair.clustering.cluster_number import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators import inputs
 from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
-from spherepair.networks import Autoencoder
-from spherepair.training.batches import Batches
+from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.checkpoint import Checkpoint
 from spherepair.training.embedding import map_rows
 from spherepair.training.engine import Monitor, Objective, Recipe, Record
@@ -51,9 +54,13 @@ from spherepair.version import __version__
 
 #: Gradients of the pair stage are clipped to this norm, as in the authors' published code.
 CLIP_NORM = 1.0
-#: The same row on another device or in another precision comes out closer than this to where it was.
-SAME_ROW_COSINE = 0.99
+#: The same row on another device or in another precision comes out closer than this to where it was,
+#: relative to the length of a typical embedding.
+SAME_ROW_DISTANCE = 0.14
 PAIRS_STAGE, REFINE_STAGE = "pairs", "refining"
+
+#: From embeddings (n, D) to unnormalised log-probabilities of the clusters (n, K).
+Logits = Callable[[Tensor], Tensor]
 
 
 @dataclass
@@ -62,15 +69,24 @@ class Job:
 
     rows: RowSource
     pairs: Constraints
-    network: Autoencoder
+    network: Any
     session: Session
+
+    def pair_tensors(self, which: NDArray[np.bool_] | None = None) -> PairTensors:
+        """The pairs, or those of them where ``which`` is true, as tensors."""
+        pairs = self.pairs
+        parts = (pairs.left, pairs.right, pairs.is_must_link, pairs.weight)
+        kept = slice(None) if which is None else which
+        return PairTensors(*(torch.from_numpy(np.array(part[kept])) for part in parts))
 
 
 class DeepConstrainedClusterer(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
-    """Base of all estimators: fit, predict, transform, score_pairs, refine, save."""
+    """Base of all estimators: fit, predict, predict_proba, transform, score_pairs, refine, save."""
 
+    #: Whether training stops after pretraining where there are no pairs.
+    _needs_pairs: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     def fit(
@@ -115,7 +131,7 @@ class DeepConstrainedClusterer(
         return self
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Labels of rows, seen or not: the cluster whose centre has the smallest angle.
+        """Labels of rows, seen or not: the most probable cluster.
 
         Parameters
         ----------
@@ -125,10 +141,28 @@ class DeepConstrainedClusterer(
         -------
         labels : ndarray of shape (n,)
         """
-        return nearest_direction(self._embed(X), self.cluster_centers_)
+        network, logits = self._fitted_network(), self._membership_logits()
+        labels: NDArray[np.int64] = self._map(
+            X, lambda x: logits(self._embed(network, x)).argmax(dim=1), dtype=np.int64
+        )
+        return labels
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """Probability of every cluster for rows, seen or not.
+
+        Parameters
+        ----------
+        X : like in fit, shape (n, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n, n_clusters_)
+        """
+        network, logits = self._fitted_network(), self._membership_logits()
+        return self._map(X, lambda x: logits(self._embed(network, x)).softmax(dim=1))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Unit vectors of rows on the sphere.
+        """Embeddings of rows.
 
         Parameters
         ----------
@@ -138,7 +172,8 @@ class DeepConstrainedClusterer(
         -------
         embedding : ndarray of shape (n, embedding_dim)
         """
-        return self._embed(X)
+        network = self._fitted_network()
+        return self._map(X, lambda x: self._embed(network, x))
 
     def score_pairs(self, constraints: Constraints, X: Any = None) -> float:
         """Share (by weight) of the constraints that the labels satisfy.
@@ -154,28 +189,6 @@ class DeepConstrainedClusterer(
         pairs = inputs.check_constraints(constraints, len(labels), on_conflict="keep")
         kept = pair_satisfaction(labels, pairs.left, pairs.right, pairs.is_must_link, weight=pairs.weight)
         return float(kept.total)
-
-    def count_clusters(
-        self,
-        constraints: Constraints | None = None,
-        *,
-        method: str = "consensus",
-        random_state: int | None = None,
-    ) -> ClusterNumber:
-        """How many clusters the embedding of the training rows has, whatever number was used.
-
-        Parameters
-        ----------
-        constraints : Constraints, optional
-            Pairs of training rows; those of the fit if not given.
-        method : {"consensus", "tail-angle", "silhouette", "lifetime"}, default="consensus"
-        random_state : int, optional
-            Of the resamples; that of the fit if not given, so that the same pairs get the same answer.
-        """
-        check_is_fitted(self)
-        pairs = self.constraints_ if constraints is None else constraints
-        pairs = inputs.check_constraints(pairs, len(self.labels_), on_conflict="keep")
-        return self._infer_n_clusters(self.embedding_, pairs, method=method, random_state=random_state)
 
     def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str | None = None) -> Self:
         """Go on from here with more pairs: a short training from the present weights.
@@ -219,16 +232,36 @@ class DeepConstrainedClusterer(
     def _choose_embedding_dim(self, n_features: int) -> int:
         raise NotImplementedError
 
-    def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> Autoencoder:
+    def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> nn.Module:
         raise NotImplementedError
+
+    def _pretrain(self, job: Job) -> None:
+        """Prepare the network before it sees pairs; nothing by default."""
+
+    def _initialise(self, job: Job) -> None:
+        """Set up what training on pairs starts from, such as centres; nothing by default."""
 
     def _build_objective(self, job: Job) -> Objective:
         raise NotImplementedError
 
-    def _pretrain(self, job: Job) -> None:
+    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
+        """What makes an epoch of that stage."""
         raise NotImplementedError
 
-    def _batches(self, job: Job, stage: str) -> Batches:
+    def _recipe(self) -> Recipe:
+        return Recipe(learning_rate=self.learning_rate, clip_norm=CLIP_NORM)
+
+    def _embed(self, network: Any, x: Tensor) -> Tensor:
+        """Rows (n, n_features) to embeddings (n, embedding_dim) in float32."""
+        z: Tensor = network.encode(x)
+        return z.float()
+
+    def _cluster(self, job: Job, embedding: NDArray[np.float32]) -> tuple[Assignment, ClusterNumber | None]:
+        """Labels and centres of the training rows, and how many there are where that was asked."""
+        raise NotImplementedError
+
+    def _membership_logits(self) -> Logits:
+        """How probable each cluster is, given an embedding, after fit."""
         raise NotImplementedError
 
     # The steps of fit.
@@ -243,12 +276,6 @@ class DeepConstrainedClusterer(
         except SklearnInvalidParameterError as error:
             raise InvalidParameterError(str(error)) from error
         resolve_stopping(self.stopping)
-        if isinstance(self.clustering, type):
-            raise InvalidParameterError(
-                f"clustering must be an instance, got the class {self.clustering.__name__} instead; "
-                f"write {self.clustering.__name__}()."
-            )
-        resolve_assigner(self.clustering)
 
     def _forget(self) -> None:
         """Drop an earlier fit: one that fails half-way must not leave a mixture of two models."""
@@ -279,57 +306,43 @@ class DeepConstrainedClusterer(
         return Job(rows, pairs, network, session)
 
     def _train(self, job: Job, stage: str, max_epochs: int, stopping: StoppingRule) -> None:
-        if len(job.pairs) == 0 and job.session.history:
+        if len(job.pairs) == 0 and self._needs_pairs and job.session.history:
             return  # pretraining has done all that can be done without pairs
         job.session.run_stage(
             self._build_objective(job),
-            self._batches(job, stage),
+            self._sweeps(job, stage),
             stage=stage,
-            recipe=Recipe(learning_rate=self.learning_rate, clip_norm=CLIP_NORM),
+            recipe=self._recipe(),
             max_epochs=max_epochs,
             stopping=stopping,
+            initialise=partial(self._initialise, job) if stage == PAIRS_STAGE else None,
         )
 
     def _finish(self, job: Job, *, before: NDArray[np.int64] | None = None) -> None:
         """Embed all rows, find how many clusters there are, and assign."""
         network = job.network.eval()
-        embedding = self._encode(network, job.rows)
-        number = self._infer_n_clusters(embedding, job.pairs) if self.n_clusters == "auto" else None
-        n_clusters = self.n_clusters if number is None else number.value
-        assigner: Assigner = resolve_assigner(self.clustering, device=self._hardware.device)
-        seed = derive_seed(self._seed, "clustering") % 2**32  # scikit-learn's clusterers take no more
-        found = assigner.assign(embedding, n_clusters, seed=seed)
+        embedding = map_rows(lambda x: self._embed(network, x), job.rows, self._hardware)
+        found, number = self._cluster(job, embedding)
         if before is not None:
-            found = keep_numbers(found, before)
+            found = self._keep_numbers(found, before)
         # All at once and last: an interruption must not leave half of an older model.
         self.network_, self.constraints_, self.cluster_number_ = network, job.pairs, number
         self.history_: list[Record] = job.session.history
         self.embedding_, self.labels_, self.cluster_centers_ = embedding, found.labels, found.centers
         self.n_clusters_ = len(found.centers)
 
-    def _infer_n_clusters(
-        self,
-        embedding: NDArray[np.float32],
-        pairs: Constraints,
-        *,
-        method: Any = "consensus",
-        random_state: int | None = None,
-    ) -> ClusterNumber:
-        seed = derive_seed(self._seed, "number of clusters") % 2**32 if random_state is None else random_state
-        return infer_n_clusters(
-            embedding, pairs, method=method, tail_ratio=self.tail_ratio, random_state=seed
-        )
+    def _keep_numbers(self, found: Assignment, before: NDArray[np.int64]) -> Assignment:
+        """Clusters keep their numbers when a fit goes on; in the network of most methods they do anyway."""
+        return found
 
-    def _encode(self, network: Autoencoder, rows: RowSource) -> NDArray[np.float32]:
-        def directions(x: torch.Tensor) -> torch.Tensor:
-            return F.normalize(network.encode(x).float(), dim=-1, eps=1e-12)
-
-        return map_rows(directions, rows, self._hardware)
-
-    def _embed(self, X: Any) -> NDArray[np.float32]:
+    def _fitted_network(self) -> Any:
         check_is_fitted(self)
+        return self.network_
+
+    def _map(self, X: Any, function: Callable[[Tensor], Tensor], *, dtype: Any = np.float32) -> NDArray[Any]:
         table = inputs.check_table(self, X, reset=False)
-        return self._encode(self.network_, open_rows(table, self._scaling, self._hardware.device, keep=False))
+        rows = open_rows(table, self._scaling, self._hardware.device, keep=False)
+        return map_rows(function, rows, self._hardware, dtype=dtype)
 
     def _monitors(self) -> list[Monitor]:
         monitor = resolve_progress(self.progress)
@@ -359,10 +372,12 @@ class DeepConstrainedClusterer(
         """Embed some rows: those of the fit come out where they were then."""
         sample = np.unique(np.linspace(0, table.shape[0] - 1, 256).astype(np.int64))
         rows = open_rows(table[sample], self._scaling, self._hardware.device, keep=False)
-        cosine = np.sum(self._encode(self.network_, rows) * self.embedding_[sample], axis=1)
-        if cosine.min() < SAME_ROW_COSINE:
+        found = map_rows(lambda x: self._embed(self.network_, x), rows, self._hardware)
+        distance = np.linalg.norm(found - self.embedding_[sample], axis=1)
+        typical = np.sqrt(np.mean(np.square(self.embedding_[sample]).sum(axis=1)))
+        if distance.max() > SAME_ROW_DISTANCE * typical:
             raise InvalidDataError(
-                f"row {int(sample[cosine.argmin()])} of X is not the row that the model was fitted on; "
+                f"row {int(sample[distance.argmax()])} of X is not the row that the model was fitted on; "
                 "refine needs the same rows in the same order."
             )
 
@@ -380,7 +395,7 @@ class DeepConstrainedClusterer(
             "version of spherepair": __version__,
             "data": inputs.fingerprint_table(table),
             "constraints": inputs.fingerprint_constraints(pairs),
-            "weights of the encoder": inputs.fingerprint_module(self.encoder),
+            "weights of the encoder": inputs.fingerprint_module(getattr(self, "encoder", None)),
             **parameters,
         }
 

@@ -13,6 +13,7 @@ from torch import nn
 from spherepair.clustering.cluster_number import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.errors import ModelFileError, SpherePairError, SpherePairWarning
+from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.saving import NETWORK_PREFIX, decode_parameter, is_lost
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.persistence import read_model
@@ -20,12 +21,12 @@ from spherepair.training.hardware import choose_hardware
 from spherepair.training.scaling import Scaling
 
 #: The classes a saved model may name; nothing else is ever looked up.
-ESTIMATORS: dict[str, type[SpherePair]] = {"SpherePair": SpherePair}
+ESTIMATORS: dict[str, type[DeepConstrainedClusterer]] = {"SpherePair": SpherePair}
 #: Parameters that may be objects of the user's own and change what refine and fit would do.
 LOST_WITH_A_WARNING = ("clustering", "pretraining", "stopping")
 
 
-def load(folder: str | Path, *, device: str = "auto", encoder: nn.Module | None = None) -> SpherePair:
+def load(folder: str | Path, *, device: str = "auto", encoder: nn.Module | None = None) -> Any:
     """Read a model that was saved with ``model.save(folder)``.
 
     Only JSON and numbers are read; nothing in the folder is executed.
@@ -56,7 +57,7 @@ def _rebuild(
     tensors: dict[str, torch.Tensor],
     device: str,
     encoder: nn.Module | None,
-) -> SpherePair:
+) -> Any:
     name = manifest["estimator"]
     if name not in ESTIMATORS:
         raise ModelFileError(
@@ -69,7 +70,8 @@ def _rebuild(
         )
     parameters = {k: decode_parameter(v) for k, v in manifest["parameters"].items() if not is_lost(v)}
     _warn_of_lost(manifest["parameters"])
-    model = ESTIMATORS[name](**(parameters | {"encoder": encoder, "device": device}))
+    own = {"encoder": encoder} if manifest["has_own_encoder"] else {}
+    model = ESTIMATORS[name](**(parameters | own | {"device": device}))
     arrays = {k: v.numpy() for k, v in tensors.items() if not k.startswith(NETWORK_PREFIX)}
     model.n_features_in_ = int(manifest["n_features_in"])
     if manifest["feature_names_in"] is not None:
@@ -101,7 +103,7 @@ def _rebuild(
 
 def _warn_of_lost(parameters: dict[str, Any]) -> None:
     for name in LOST_WITH_A_WARNING:
-        if is_lost(parameters[name]):
+        if is_lost(parameters.get(name)):
             warnings.warn(
                 f"{name}={parameters[name]['described']} is code, which is not in the file: predictions do "
                 f"not need it, but give it again with set_params({name}=...) before refine or fit.",

@@ -40,7 +40,7 @@ def save_estimator(estimator: Any, folder: str | Path) -> None:
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
         "seed": estimator._seed,
-        "has_own_encoder": estimator.encoder is not None,
+        "has_own_encoder": getattr(estimator, "encoder", None) is not None,
         "embedding_dim": estimator._embedding_dim,
         "cluster_number": None if number is None else number.to_dict(),
         "history": estimator.history_,

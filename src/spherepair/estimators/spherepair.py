@@ -19,13 +19,15 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
-from spherepair.estimators.base import DeepConstrainedClusterer, Job
+from spherepair.estimators.base import Job
+from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.losses import angular_pair_loss, reconstruction_loss
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
-from spherepair.training.batches import Batch, Batches, PairTensors
+from spherepair.training.batches import Batch, Batches
 from spherepair.training.engine import Objective
 from spherepair.training.pretraining import PRETRAINING
 from spherepair.training.randomness import torch_generator
@@ -63,7 +65,7 @@ class SpherePairObjective(Objective):
         return {"pairs": pairs, "reconstruction": self._reconstruction_weight * error}
 
 
-class SpherePair(DeepConstrainedClusterer):
+class SpherePair(EmbeddingClusterer):
     """Constrained clustering with angular pair embeddings.
 
     Parameters
@@ -147,6 +149,7 @@ class SpherePair(DeepConstrainedClusterer):
     (5,)
     """
 
+    _is_spherical: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_clusters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "embedding_dim": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
@@ -304,19 +307,23 @@ class SpherePair(DeepConstrainedClusterer):
             job.network, omega=self.omega, reconstruction_weight=self.reconstruction_weight
         )
 
-    def _batches(self, job: Job, stage: str) -> Batches:
+    def _embed(self, network: Autoencoder, x: Tensor) -> Tensor:
+        return F.normalize(network.encode(x).float(), dim=-1, eps=1e-12)
+
+    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
         n_pairs, n_rows = len(job.pairs), job.rows.n_rows
         pairs_per_step = min(self.batch_size, n_pairs)
         n_steps = self._steps_per_epoch(n_pairs, pairs_per_step)
-        return Batches(
+        joint = Batches(
             job.rows,
-            _pair_tensors(job),
+            job.pair_tensors(),
             pairs_per_step=pairs_per_step,
             rows_per_step=self._rows_per_step(n_rows, n_steps),
             n_steps=n_steps,
             seed=job.session.seed,
             stream=stage,
         )
+        return [joint]
 
     def _steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
         """Whole passes over the pairs, as many as ``min_steps`` needs; no step is left without pairs."""
@@ -330,12 +337,6 @@ class SpherePair(DeepConstrainedClusterer):
             return max(1, n_rows // n_steps)
         size = self.batch_size if self.reconstruction_rows == "auto" else self.reconstruction_rows
         return min(int(size), n_rows)
-
-
-def _pair_tensors(job: Job) -> PairTensors:
-    pairs = job.pairs
-    parts = (pairs.left, pairs.right, pairs.is_must_link, pairs.weight)
-    return PairTensors(*(torch.from_numpy(np.array(part)) for part in parts))
 
 
 @torch.no_grad()

@@ -30,6 +30,7 @@ class Batch:
     pair_weight: Tensor  # (B,) zero marks padding
     row_weight: Tensor  # (R,) zero marks padding
     row_index: Tensor  # (R,) positions of the reconstruction rows
+    part: str = "joint"  # which sweep of the epoch this step belongs to
 
     def split(self, per_row: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Cut something with one entry per row of ``x`` into left, right and rows."""
@@ -80,6 +81,8 @@ class Batches:
         Name of the random stream; epoch e draws from (seed, stream, e) alone.
     one_pass : bool, default=False
         Show every row once per epoch and pad the last step, instead of filling all places.
+    part : str, default="joint"
+        Name of this sweep, for objectives whose epochs have several.
     """
 
     def __init__(
@@ -93,8 +96,10 @@ class Batches:
         seed: int,
         stream: str,
         one_pass: bool = False,
+        part: str = "joint",
     ) -> None:
         self.rows = rows
+        self.part = part
         self.pairs = pairs.to(rows.index_device)
         self.pairs_per_step = pairs_per_step
         self.rows_per_step = rows_per_step
@@ -149,6 +154,7 @@ class Batches:
             pair_weight=pair_weight.to(device),
             row_weight=row_weight.to(device),
             row_index=row_index.to(device),
+            part=self.part,
         )
 
     def _plan_pairs(self, generator: torch.Generator) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -11,25 +12,48 @@ from torch import Tensor
 
 from spherepair.errors import DeviceMemoryError
 from spherepair.training.hardware import Hardware
-from spherepair.training.rows import RowSource
+from spherepair.training.rows import RowSource, blocks
 
 #: Rows per block: wide enough for full speed, small enough for the widest layer.
 BLOCK_ROWS = {"cpu": 4096, "cuda": 65_536}
 _SMALLEST_BLOCK = 64
 
+Result = TypeVar("Result")
+
 
 @torch.no_grad()
 def map_rows(
-    function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware
-) -> NDArray[np.float32]:
-    """Apply ``function`` to all rows and collect the results on the host.
+    function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware, *, dtype: Any = np.float32
+) -> NDArray[Any]:
+    """Apply ``function`` to all rows, a block at a time, and collect the results on the host.
 
     When the GPU runs out of memory, smaller blocks are tried before giving up.
     """
+
+    def collect(size: int) -> NDArray[Any]:
+        result: NDArray[Any] | None = None
+        for start, part in _parts(function, rows, hardware, size):
+            if result is None:
+                result = np.empty((rows.n_rows, *part.shape[1:]), dtype=dtype)
+            result[start : start + len(part)] = part.cpu().numpy()
+        return result if result is not None else np.empty((0, 0), dtype=dtype)
+
+    return _in_blocks(collect, hardware)
+
+
+@torch.no_grad()
+def map_rows_on_device(function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware) -> Tensor:
+    """As :func:`map_rows`, for results that are needed on the device; nothing waits for the host."""
+    return _in_blocks(
+        lambda size: torch.cat([part for _, part in _parts(function, rows, hardware, size)]), hardware
+    )
+
+
+def _in_blocks(run: Callable[[int], Result], hardware: Hardware) -> Result:
     size = BLOCK_ROWS.get(hardware.device.type, 4096)
     while True:
         try:
-            return _map_blocks(function, rows, hardware, size)
+            return run(size)
         except torch.cuda.OutOfMemoryError as error:
             if size <= _SMALLEST_BLOCK:
                 raise DeviceMemoryError(
@@ -39,19 +63,10 @@ def map_rows(
             size //= 4
 
 
-def _map_blocks(
+def _parts(
     function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware, size: int
-) -> NDArray[np.float32]:
-    result: NDArray[np.float32] | None = None
-    for start in range(0, rows.n_rows, size):
-        stop = min(start + size, rows.n_rows)
+) -> Iterator[tuple[int, Tensor]]:
+    for start, stop in blocks(rows.n_rows, size):
         with hardware.matrix_products(), hardware.autocast():
             part = function(rows.block(start, stop))
-        if result is None:
-            result = np.empty((rows.n_rows, *part.shape[1:]), dtype=_numpy_type(part))
-        result[start:stop] = part.cpu().numpy()
-    return result if result is not None else np.empty((0, 0), dtype=np.float32)
-
-
-def _numpy_type(part: Tensor) -> type:
-    return np.int64 if part.dtype == torch.int64 else np.float32
+        yield start, part

@@ -20,7 +20,7 @@ from spherepair.training.batches import Batch, Batches
 from spherepair.training.capture import CapturedStep
 from spherepair.training.hardware import Hardware
 from spherepair.training.randomness import derive_seed
-from spherepair.training.stopping import OBJECTIVE, FixedEpochs, StoppingRule
+from spherepair.training.stopping import LABELS, OBJECTIVE, FixedEpochs, StoppingRule
 
 Record = dict[str, Any]
 
@@ -32,7 +32,15 @@ class Objective(nn.Module):
         """Prepare an epoch, for instance refresh a target distribution."""
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """Named scalars, already weighted; the loss is their sum."""
+        """Named scalars, already weighted; the loss is their sum. ``batch.part`` names the sweep."""
+        raise NotImplementedError
+
+    def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
+        """What is trained, with the factor by which each group's learning rate differs."""
+        return [([p for p in self.parameters() if p.requires_grad], 1.0)]
+
+    def changed_labels(self) -> float:
+        """Share of the rows that changed their cluster since this was asked last."""
         raise NotImplementedError
 
 
@@ -53,13 +61,23 @@ class Recipe:
             return self.learning_rate
         return self.learning_rate * self.decay_factor ** (epoch // self.decay_every)
 
-    def build(self, module: nn.Module, hardware: Hardware) -> torch.optim.Optimizer:
-        """The optimiser, fused into one kernel where that exists."""
-        parameters = [p for p in module.parameters() if p.requires_grad]
+    def build(self, objective: Objective, hardware: Hardware) -> torch.optim.Optimizer:
+        """The optimiser, fused into one kernel where that exists.
+
+        On a GPU the rate is a tensor, so that a captured step reads the present one.
+        """
+        groups = [
+            {"params": parameters, "factor": factor, "lr": self._held_rate(factor, hardware)}
+            for parameters, factor in objective.parameter_groups()
+        ]
         fused = hardware.device.type in ("cpu", "cuda")
         if self.optimizer == "sgd":
-            return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum, fused=fused)
-        return torch.optim.Adam(parameters, lr=self.learning_rate, fused=fused, capturable=hardware.is_cuda)
+            return torch.optim.SGD(groups, momentum=self.momentum, fused=fused)
+        return torch.optim.Adam(groups, fused=fused, capturable=hardware.is_cuda)
+
+    def _held_rate(self, factor: float, hardware: Hardware) -> Any:
+        rate = self.learning_rate * factor
+        return torch.tensor(rate, device=hardware.device) if hardware.is_cuda else rate
 
 
 @dataclass
@@ -85,7 +103,7 @@ Monitor = Callable[[TrainingState], None]
 
 def train(
     objective: Objective,
-    batches: Batches,
+    sweeps: Sequence[Batches],
     *,
     stage: str,
     recipe: Recipe,
@@ -100,7 +118,9 @@ def train(
 
     Parameters
     ----------
-    objective, batches : Objective, Batches
+    objective : Objective
+    sweeps : sequence of Batches
+        What makes an epoch: one sweep for most methods, several one after the other for some.
     stage : str
         Name of this stage in history, progress and checkpoints; also names its random stream.
     recipe : Recipe
@@ -118,30 +138,30 @@ def train(
     state = TrainingState(stage, objective, recipe.build(objective, hardware), generator, max_epochs)
     if resume is not None:
         resume(state)
-    stepper = _Stepper(objective, batches, state, recipe, hardware)
+    steppers = [_Stepper(objective, batches, state, recipe, hardware) for batches in sweeps]
     objective.train()
     try:
-        while state.epoch < max_epochs and not _is_over(rule, objective, batches, state, hardware):
+        while state.epoch < max_epochs and not _is_over(rule, objective, sweeps, state, hardware):
             generator.manual_seed(derive_seed(seed, stage, "noise", state.epoch))
-            state.records.append(_epoch(objective, batches, stepper, state, recipe))
+            state.records.append(_epoch(steppers, state, recipe))
             _refuse_divergence(state)
             for monitor in monitors:
                 monitor(state)
     finally:
-        stepper.close()
+        for stepper in steppers:
+            stepper.close()
         objective.eval()
     return state.records
 
 
-def _epoch(
-    objective: Objective, batches: Batches, stepper: _Stepper, state: TrainingState, recipe: Recipe
-) -> Record:
+def _epoch(steppers: Sequence[_Stepper], state: TrainingState, recipe: Recipe) -> Record:
     started = time.perf_counter()
     epoch = state.epoch
-    stepper.set_rate(recipe.rate(epoch))
-    objective.on_epoch_start(epoch, state)
-    batches.start_epoch(epoch)
-    means = stepper.run(batches.n_steps)
+    _set_rate(state.optimizer, recipe.rate(epoch))
+    state.objective.on_epoch_start(epoch, state)
+    for stepper in steppers:
+        stepper.run(epoch)
+    means = {name: mean for stepper in steppers for name, mean in stepper.means().items()}
     seconds = time.perf_counter() - started
     return {
         "stage": state.stage,
@@ -150,6 +170,14 @@ def _epoch(
         **means,
         "seconds": seconds,
     }
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate * group["factor"])
+        else:
+            group["lr"] = rate * group["factor"]
 
 
 class _Stepper:
@@ -172,32 +200,28 @@ class _Stepper:
         capturable = hardware.is_cuda and batches.rows.is_resident
         self._captured = CapturedStep(self._step, state.generator) if capturable else None
 
-    def set_rate(self, rate: float) -> None:
-        """Set the learning rate; a captured step holds the old one and is captured anew."""
-        for group in self._optimizer.param_groups:
-            if group["lr"] != rate:
-                group["lr"] = rate
-                if self._captured is not None:
-                    self._captured.discard()
-
     def close(self) -> None:
         """Give back what a capture holds on the GPU."""
         if self._captured is not None:
             self._captured.discard()
 
-    def run(self, n_steps: int) -> dict[str, float]:
-        """Run the steps of an epoch; the one host synchronisation comes at the end."""
+    def run(self, epoch: int) -> None:
+        """Run the steps of an epoch, without waiting for them."""
+        self._batches.start_epoch(epoch)
         if self._totals is not None:
             self._totals.zero_()
         with self._hardware.matrix_products():
             if self._captured is not None:
-                self._captured.run(n_steps)
+                self._captured.run(self._batches.n_steps)
             else:
-                for _ in range(n_steps):
+                for _ in range(self._batches.n_steps):
                     self._step()
+
+    def means(self) -> dict[str, float]:
+        """Mean of every term over the steps of the epoch; the one place where the host waits."""
         if self._totals is None:
             return {}
-        means = (self._totals / n_steps).tolist()
+        means = (self._totals / self._batches.n_steps).tolist()
         return dict(zip(self._names, means, strict=True))
 
     def _step(self) -> None:
@@ -221,15 +245,18 @@ class _Stepper:
 def _is_over(
     rule: StoppingRule,
     objective: Objective,
-    batches: Batches,
+    sweeps: Sequence[Batches],
     state: TrainingState,
     hardware: Hardware,
 ) -> bool:
     """Ask the rule, giving it what it wants to see."""
-    if rule.watches != OBJECTIVE:
+    if rule.watches not in (OBJECTIVE, LABELS):
         return rule.should_stop([r[rule.watches] if rule.watches in r else r["loss"] for r in state.records])
     if len(state.monitored) <= state.epoch:
-        state.monitored.append(_full_objective(objective, batches, hardware))
+        if rule.watches == LABELS:
+            state.monitored.append(objective.changed_labels())
+        else:
+            state.monitored.append(sum(_full_objective(objective, batches, hardware) for batches in sweeps))
     return rule.should_stop(state.monitored)
 
 

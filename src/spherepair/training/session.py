@@ -55,7 +55,7 @@ class Session:
     def run_stage(
         self,
         objective: Objective,
-        batches: Batches,
+        sweeps: Batches | Sequence[Batches],
         *,
         stage: str,
         recipe: Recipe,
@@ -63,7 +63,10 @@ class Session:
         stopping: StoppingRule | None = None,
         initialise: Callable[[], None] | None = None,
     ) -> None:
-        """Train one stage, or take it from the checkpoint where that has it already."""
+        """Train one stage, or take it from the checkpoint where that has it already.
+
+        ``initialise`` sets the stage up (fresh weights, centres) and is left out where it is resumed.
+        """
         done = self._checkpoint.finished(stage) if self._checkpoint is not None else None
         if done is not None:
             self.history += done
@@ -74,7 +77,7 @@ class Session:
             with torch.random.fork_rng(devices=[]):
                 self.history += train(
                     objective,
-                    batches,
+                    [sweeps] if isinstance(sweeps, Batches) else sweeps,
                     stage=stage,
                     recipe=recipe,
                     max_epochs=max_epochs,

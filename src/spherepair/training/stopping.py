@@ -16,6 +16,8 @@ from spherepair.errors import InvalidParameterError
 #: Instead of a term of the history: the full objective at the start of each epoch, a pass over all
 #: pairs and rows.
 OBJECTIVE = "objective"
+#: Likewise: the share of rows that changed their cluster since the start of the epoch before.
+LABELS = "labels"
 
 
 @runtime_checkable
@@ -23,7 +25,7 @@ class StoppingRule(Protocol):
     """Decides, before every epoch, whether training is over.
 
     ``watches`` names what the rule wants to see of every epoch: ``"loss"`` or a term of it such as
-    ``"pairs"``, both means over the steps, or :data:`OBJECTIVE`.
+    ``"pairs"``, both means over the steps, or :data:`OBJECTIVE` or :data:`LABELS`.
     """
 
     @property
@@ -94,6 +96,19 @@ class ReleasedCodeRule:
 
 
 @dataclass(frozen=True)
+class StableLabels:
+    """Stop once hardly any row changes its cluster: the rule of methods that assign while they train."""
+
+    min_epochs: int = 10
+    tolerance: float = 0.001
+    watches: str = LABELS
+
+    def should_stop(self, values: Sequence[float]) -> bool:
+        """Whether the newest share of changed rows is below ``tolerance``."""
+        return len(values) > self.min_epochs + 1 and values[-1] < self.tolerance
+
+
+@dataclass(frozen=True)
 class FixedEpochs:
     """Never stop early: run ``max_epochs``."""
 
@@ -108,6 +123,7 @@ RULES: dict[str, type[StoppingRule]] = {
     "settled": SettledRule,
     "paper": PaperRule,
     "released-code": ReleasedCodeRule,
+    "stable-labels": StableLabels,
     "fixed": FixedEpochs,
 }
 

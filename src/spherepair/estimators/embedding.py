@@ -1,0 +1,105 @@
+"""Methods that learn an embedding first and cut it into clusters afterwards: SpherePair, AutoEmbedder."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from spherepair.clustering.assigners import Assignment, keep_numbers, resolve_assigner
+from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.constraints import Constraints
+from spherepair.errors import InvalidParameterError
+from spherepair.estimators import inputs
+from spherepair.estimators.base import DeepConstrainedClusterer, Job, Logits
+from spherepair.training.randomness import derive_seed
+
+
+class EmbeddingClusterer(DeepConstrainedClusterer):
+    """An embedding that an assigner (k-means, Ward, any scikit-learn clusterer) cuts into clusters."""
+
+    #: Whether embeddings are unit vectors.
+    _is_spherical: ClassVar[bool] = False
+
+    def count_clusters(
+        self,
+        constraints: Constraints | None = None,
+        *,
+        method: str = "consensus",
+        random_state: int | None = None,
+    ) -> ClusterNumber:
+        """How many clusters the embedding of the training rows has, whatever number was used.
+
+        Parameters
+        ----------
+        constraints : Constraints, optional
+            Pairs of training rows; those of the fit if not given.
+        method : {"consensus", "tail-angle", "silhouette", "lifetime"}, default="consensus"
+        random_state : int, optional
+            Of the resamples; that of the fit if not given, so that the same pairs get the same answer.
+        """
+        check_is_fitted(self)
+        pairs = self.constraints_ if constraints is None else constraints
+        pairs = inputs.check_constraints(pairs, len(self.labels_), on_conflict="keep")
+        return self._infer_n_clusters(self.embedding_, pairs, method=method, random_state=random_state)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.clustering, type):
+            raise InvalidParameterError(
+                f"clustering must be an instance, got the class {self.clustering.__name__} instead; "
+                f"write {self.clustering.__name__}()."
+            )
+        resolve_assigner(self.clustering)
+
+    def _cluster(self, job: Job, embedding: NDArray[np.float32]) -> tuple[Assignment, ClusterNumber | None]:
+        number = self._infer_n_clusters(embedding, job.pairs) if self.n_clusters == "auto" else None
+        n_clusters = self.n_clusters if number is None else number.value
+        assigner = resolve_assigner(
+            self.clustering, device=self._hardware.device, spherical=self._is_spherical
+        )
+        seed = derive_seed(self._seed, "clustering") % 2**32  # scikit-learn's clusterers take no more
+        return assigner.assign(embedding, n_clusters, seed=seed), number
+
+    def _infer_n_clusters(
+        self,
+        embedding: NDArray[np.float32],
+        pairs: Constraints,
+        *,
+        method: Any = "consensus",
+        random_state: int | None = None,
+    ) -> ClusterNumber:
+        seed = derive_seed(self._seed, "number of clusters") % 2**32 if random_state is None else random_state
+        return infer_n_clusters(
+            embedding, pairs, method=method, tail_ratio=self.tail_ratio, random_state=seed
+        )
+
+    def _keep_numbers(self, found: Assignment, before: NDArray[np.int64]) -> Assignment:
+        return keep_numbers(found, before)
+
+    def _membership_logits(self) -> Logits:
+        """Clusters as round clouds of one common width about their centres.
+
+        log p(k | z) = -|z - c_k|² / 2σ² + const, with σ² the mean squared distance of the training rows
+        to their own centres per dimension. On the sphere that is a mixture of von Mises-Fisher
+        distributions of one concentration; the most probable cluster is the nearest in any case.
+        """
+        check_is_fitted(self)
+        centers = torch.from_numpy(self.cluster_centers_).to(self._hardware.device)
+        precision = 1.0 / max(self._cloud_variance(), torch.finfo(torch.float32).tiny)
+
+        def logits(z: Tensor) -> Tensor:
+            # |z|² is the same for all clusters and left out.
+            with torch.autocast(z.device.type, enabled=False):
+                return precision * torch.addmm(-centers.square().sum(dim=1) / 2, z, centers.T)
+
+        return logits
+
+    def _cloud_variance(self) -> float:
+        kept = self.labels_ >= 0
+        offsets = self.embedding_[kept] - self.cluster_centers_[self.labels_[kept]]
+        return float(np.mean(np.square(offsets), dtype=np.float64))
