@@ -1,16 +1,17 @@
 """Fit the coefficients of cluster-number inference on trained and simulated embeddings.
 
-    python bench/cluster_number_fit.py embeddings --simulated 250
+    python bench/cluster_number_fit.py embeddings --simulated 150
 
-`embeddings` is a folder of `bench/cluster_number_embeddings.py`, development seeds only. Prints the
+`embeddings` are folders of `bench/cluster_number_embeddings.py`, development seeds only. Prints the
 coefficients for `number_settings.py`, and how the consensus does on each data set when it is fitted
-without it. About ten minutes on one core for 36 embeddings and 250 simulated ones.
+without it. About ten minutes on one core for 126 embeddings and 150 simulated ones.
 """
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,9 @@ Floats = NDArray[np.float64]
 
 FIRST_SEED = 900_000
 # Signs that the theory asks for; their sizes are fitted.
-NEGATIVE = {"rise_after", "below_band", "merged"}
+NEGATIVE = {"rise_after", "below_band", "merged", "grouped"}
 PENALTY = 0.2
+SURE = 0.9
 N_RESAMPLES = 4
 MODELS = {
     "TAIL_ANGLE_COEFFICIENTS": tuple(settings.TAIL_ANGLE_COEFFICIENTS),
@@ -51,6 +53,7 @@ class Example:
     """One embedding: features by name, each (resamples, candidates), and the true number."""
 
     source: str
+    n_pairs: int
     n_clusters: int
     features: dict[str, Floats]
 
@@ -60,20 +63,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--simulated", type=int, default=250)
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--simulated", type=int, default=150)
     options = parser.parse_args()
-    examples = [*trained_examples(options.folder), *simulated_examples(options.simulated)]
+    examples = [*trained_examples(options.folders), *simulated_examples(options.simulated)]
     for model, names in MODELS.items():
         fitted = fit(examples, names)
         print(model, {name: round(value, 2) for name, value in fitted.items()}, flush=True)
     print_left_out(examples, MODELS["CONSENSUS_COEFFICIENTS"])
 
 
-def trained_examples(folder: Path) -> list[Example]:
-    """Features of all embeddings in a folder."""
+def trained_examples(folders: list[Path]) -> list[Example]:
+    """Features of all embeddings in some folders."""
     return [
-        Example(run.data, run.n_classes, features_of(run.embedding, run.pairs))
+        Example(run.data, run.n_pairs, run.n_classes, features_of(run.embedding, run.pairs))
+        for folder in folders
         for run in trained_embeddings(folder)
     ]
 
@@ -85,7 +89,7 @@ def simulated_examples(count: int) -> list[Example]:
         scenario = random_scenario(np.random.default_rng(seed))
         if scenario.uncovered == 0 and scenario.must_share == 0:
             features = features_of(*simulate(scenario, seed))
-            examples.append(Example("simulated", scenario.n_clusters, features))
+            examples.append(Example("simulated", scenario.n_pairs, scenario.n_clusters, features))
     return examples
 
 
@@ -128,17 +132,28 @@ def log_shares(example: Example, names: tuple[str, ...], coefficients: Floats) -
 
 
 def print_left_out(examples: list[Example], names: tuple[str, ...]) -> None:
-    """Fit without each data set in turn and print the errors and shares on it."""
+    """Fit without each data set in turn; print errors on it, and how often sure answers are right."""
+    print("\n| left out | K | pairs | errors | exact | within 1 | share |\n|---|---|---|---|---|---|---|")
+    sure: list[bool] = []
     for source in sorted({example.source for example in examples} - {"simulated"}):
         fitted = fit([example for example in examples if example.source != source], names)
         coefficients = np.array(list(fitted.values()))
-        answers = []
-        for example in examples:
-            if example.source == source:
-                shares = np.exp(log_shares(example, names, coefficients))
-                error = int(shares.argmax()) + 2 - example.n_clusters
-                answers.append(f"{error:+d} ({shares.max():.2f})")
-        print(f"left out {source}: {', '.join(answers)}", flush=True)
+        left_out = sorted((e for e in examples if e.source == source), key=lambda e: e.n_pairs)
+        for n_pairs, same in groupby(left_out, key=lambda e: e.n_pairs):
+            level = list(same)
+            shares = [np.exp(log_shares(example, names, coefficients)) for example in level]
+            errors = [int(s.argmax()) + 2 - e.n_clusters for s, e in zip(shares, level, strict=True)]
+            tops = [float(s.max()) for s in shares]
+            sure += [error == 0 for error, top in zip(errors, tops, strict=True) if top > SURE]
+            print(left_out_line(level[0], n_pairs, errors=np.array(errors), tops=tops), flush=True)
+    print(f"\n{sum(sure)} of {len(sure)} answers with a share above {SURE} are right")
+
+
+def left_out_line(example: Example, n_pairs: int, *, errors: NDArray[np.int64], tops: list[float]) -> str:
+    """One data set and number of pairs: errors over the seeds, and the mean share of the best."""
+    shown = " ".join(f"{error:+d}" if error else "0" for error in errors)
+    cells = f"{shown} | {np.mean(errors == 0):.0%} | {np.mean(abs(errors) <= 1):.0%} | {np.mean(tops):.2f}"
+    return f"| {example.source} | {example.n_clusters} | {n_pairs} | {cells} |"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The number of clusters inferred from trained embeddings, beside the truth.
 
-    python bench/cluster_number_real.py embeddings --seeds 2 3 4 5 6
+    python bench/cluster_number_real.py embeddings --seeds 7 8 9 10 11
 
 `embeddings` is a folder of `bench/cluster_number_embeddings.py`: one .npz per data set. Prints one
 Markdown table of the inferred numbers by data set, number of pairs and method, and one of how often

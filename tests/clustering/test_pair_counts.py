@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from spherepair.clustering.pair_counts import (
     ClassCount,
     PairCounts,
+    cannot_link_table,
     count_classes,
     count_distance,
     count_evidence,
     count_pairs,
+    group_fragments,
     merge_evidence,
     size_misfit,
 )
@@ -126,3 +128,48 @@ def test_more_cannot_links_inside_a_cluster_are_more_evidence_for_two():
         PairCounts(np.zeros(2), np.array([40.0, 30.0]), np.array([inside, 0.0])) for inside in (12.0, 20.0)
     )
     assert 0 < merge_evidence(few) < merge_evidence(many)
+
+
+def fragments_of(classes, *, per_class, leaked=0.0, seed=0):
+    """Cannot-links between random fragments of classes, of which a share runs inside their class."""
+    rng = np.random.default_rng(seed)
+    inside = rng.random(len(classes)) < leaked
+    apart = classes[(classes[:, 0] != classes[:, 1]) | inside]
+    fragments = apart * per_class + rng.integers(per_class, size=apart.shape)
+    return cannot_link_table(fragments, n_clusters=per_class * (classes.max() + 1))
+
+
+def test_table_of_cannot_links_has_each_once_on_both_sides():
+    table = cannot_link_table(np.array([[0, 1], [2, 1], [1, 2], [2, 2]]), n_clusters=3)
+    np.testing.assert_array_equal(table, [[0, 1, 0], [1, 0, 2], [0, 2, 2]])
+
+
+@pytest.mark.parametrize("n_clusters", [2, 3, 5, 10])
+@pytest.mark.parametrize("leaked", [0.0, 0.2])
+def test_fragments_are_merged_into_their_classes(n_clusters, leaked):
+    classes, _ = random_pairs(np.full(n_clusters, 1 / n_clusters), 10_000)
+    table = fragments_of(classes, per_class=3, leaked=leaked)
+    assert group_fragments(table, 3 * n_clusters - 1).argmax() + 2 == n_clusters
+
+
+def test_a_fragment_of_rows_between_two_classes_makes_no_class_of_its_own():
+    classes, _ = random_pairs(np.full(6, 1 / 6), 10_000)
+    apart = classes[classes[:, 0] != classes[:, 1]]
+    between = (apart < 2) & (np.random.default_rng(1).random(apart.shape) < 0.03)
+    apart = np.where(between, 6, apart)
+    table = cannot_link_table(apart[~between.all(axis=1)], n_clusters=7)
+    assert group_fragments(table, 7).argmax() + 2 == 6
+
+
+def test_grouping_does_not_depend_on_the_share_of_must_links_or_the_order_of_fragments():
+    classes, is_must_link = random_pairs(np.full(5, 0.2), 4000)
+    table = fragments_of(classes[~is_must_link], per_class=2)
+    order = np.random.default_rng(2).permutation(len(table))
+    mixed = group_fragments(table[order][:, order], 9)
+    np.testing.assert_allclose(group_fragments(table, 9), mixed)
+
+
+def test_more_groups_than_fragments_are_only_punished():
+    grouped = group_fragments(30.0 * (1 - np.eye(3)), 6)
+    assert grouped.argmax() + 2 == 3
+    assert np.all(np.diff(grouped[1:]) < 0)

@@ -5,11 +5,12 @@ import builtins
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import linkage
+from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
 from spherepair.clustering.lifetime import lifetime_curves, lifetimes, ward_tree
 from spherepair.clustering.partition_scan import scan_partitions
-from spherepair.clustering.partitions import kmeans_steps, nearest_centre
+from spherepair.clustering.partitions import kmeans_steps, nearest_centre, nested_kmeans
 from spherepair.clustering.silhouette import mean_silhouette, silhouette_curves
 
 
@@ -77,6 +78,22 @@ def test_kmeans_steps_lower_the_within_cluster_distance_and_keep_empty_clusters(
     labels, centres = kmeans_steps(apart, np.array([0, 1, 2]), n_steps=1)
     assert len(centres) == 3
     assert labels[0] == labels[1] != labels[2]
+
+
+def test_nested_kmeans_is_no_worse_than_scikit_learn_and_repeats_with_the_seed(embedding):
+    rows = embedding(6, n_components=8, n_rows=900).rows
+    first, second = (list(nested_kmeans(rows, 9, rng=np.random.default_rng(3))) for _ in range(2))
+    assert [len(centres) for centres in first] == list(range(1, 10))
+    for left, right in zip(first, second, strict=True):
+        np.testing.assert_array_equal(left, right)
+    found = first[5][nearest_centre(rows, first[5])]
+    expected = KMeans(6, n_init=5, random_state=0).fit(rows).inertia_
+    assert np.square(rows - found).sum() == pytest.approx(expected, rel=0.01)
+
+
+def test_nested_kmeans_survives_rows_that_coincide():
+    *_, centres = nested_kmeans(np.ones((5, 2)), 4, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(centres, np.ones((4, 2)))
 
 
 def test_nearest_centre_equals_the_literal_distances():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -127,3 +128,18 @@ def test_ten_thousand_pairs_in_twenty_dimensions_take_a_fraction_of_a_second():
     start = time.perf_counter()
     tail_angles(rows, left, right=right, tail_ratios=(0.03, 0.05, 0.1), n_resamples=20, rng=rng)
     assert time.perf_counter() - start < 2.0
+
+
+def test_cost_grows_with_the_pairs_and_not_faster():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(20_000, 10))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    left, right = rng.integers(20_000, size=(2, 200_000))
+    start = time.perf_counter()
+    tail_angles(rows, left, right=right)
+    assert time.perf_counter() - start < 5.0
+    tracemalloc.start()
+    tail_angles(rows, left, right=right)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1000 * len(left)

@@ -126,7 +126,14 @@ def test_history_breaks_its_lines_between_stages():
     lines = {line.get_label(): line.get_ydata() for line in axes.lines}
     assert np.isnan(lines["reconstruction"]).sum() == 1
     assert np.isfinite(lines["pairs"]).sum() == 3
-    assert [text.get_text() for text in axes.texts] == ["pretraining", "pairs"]
+    assert [text.get_text() for text in axes.texts] == ["pretraining", "pairs", "reconstruction", "pairs"]
+
+
+def test_history_of_a_term_below_zero_keeps_it_in_sight():
+    history = [{"stage": "pairs", "epoch": e, "pairs": 1.0, "volume": -5.0} for e in range(3)]
+    axes = drawn(training_history(history)).axes[0]
+    assert axes.get_yscale() == "symlog"
+    assert axes.get_ylim()[0] <= -5.0
 
 
 def test_history_of_nothing_is_refused():

@@ -135,7 +135,8 @@ def test_the_objective_is_the_weighted_mean_over_pairs_plus_that_over_rows(monke
             return True
 
     objective = Sums()
-    train(objective, [batches], stage="s", recipe=Recipe(), max_epochs=1, hardware=CPU, seed=0, stopping=Spy())
+    options = {"recipe": Recipe(), "max_epochs": 1, "hardware": CPU, "seed": 0}
+    train(objective, [batches], stage="s", stopping=Spy(), **options)
     assert seen == [pytest.approx((1 * 1 + 5 * 2 + 9 * 5) / 8 + 4.5)]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spherepair.cli import check, clusters, datasets, demo, fit, predict
+from spherepair.cli import bench, check, clusters, datasets, demo, fit, predict, report
 from spherepair.cli.endings import BAD_INPUT, INTERRUPTED, Ending, explain
 from spherepair.cli.reporting import write_json
 from spherepair.version import __version__
@@ -26,8 +26,9 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, fit, predict, check, clusters, datasets):
+for module in (demo, fit, predict, check, clusters, report, datasets):
     app.command(name=module.NAME, epilog=module.EXAMPLE)(module.command)
+app.add_typer(bench.app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -96,11 +96,12 @@ def consensus_features(problem: Problem, angles: TailAngles) -> dict[str, Floats
 
 def pair_features(scan: PartitionScan) -> dict[str, Floats]:
     """What the pairs say against K' clusters; the misfit of sizes is bounded below the best K'."""
-    misfit = scan.misfit.mean(axis=0)
+    misfit, grouped = scan.misfit.mean(axis=0), scan.grouped.mean(axis=0)
     return {
         "counted": scan.counted.mean(axis=0),
         "sized": np.logaddexp(misfit.min() - misfit, np.log(settings.EVIDENCE_FLOOR)),
         "merged": np.log1p(scan.merged).mean(axis=0),
+        "grouped": np.log1p(grouped.max() - grouped),
     }
 
 

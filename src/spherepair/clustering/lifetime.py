@@ -20,7 +20,7 @@ def lifetime_curves(
     *,
     rng: np.random.Generator,
     n_runs: int = 3,
-    n_rows: int = 5000,
+    n_rows: int = 2000,
 ) -> Floats:
     """Lifetimes of K' = 2..max_clusters, once per run on a fresh sample of rows.
 

@@ -20,6 +20,10 @@ SMALLEST_SILHOUETTE_RANGE = 0.02
 
 # Share of cannot-links that may run inside a cluster by mistake (rows in the wrong cluster).
 PAIR_ERROR_SHARE = 0.05
+# The same between fragments of one class, as a share of what two classes would have; and how many
+# fragments the rows are cut into for each cluster that there could be at most.
+FRAGMENT_ERROR_SHARE = 0.2
+FRAGMENTS_PER_CLUSTER = 1.5
 # Relative errors that more pairs do not lower: of the class count, and of the size of a cluster.
 COUNT_TOLERANCE = 0.02
 SIZE_TOLERANCE = 0.1
@@ -32,15 +36,16 @@ LARGEST_SCAN_PAIRS = 30_000
 SCAN_KMEANS_STEPS = 3
 
 # Conditional logit models; signs as the theory asks, sizes from bench/cluster_number_fit.py.
-TAIL_ANGLE_COEFFICIENTS = {"rise_into": 1.37, "rise_after": -1.38, "below_band": -0.70}
-SILHOUETTE_COEFFICIENTS = {"silhouette": 5.02}
-LIFETIME_COEFFICIENTS = {"lifetime": 2.33}
+TAIL_ANGLE_COEFFICIENTS = {"rise_into": 1.53, "rise_after": -1.52, "below_band": -1.86}
+SILHOUETTE_COEFFICIENTS = {"silhouette": 6.27}
+LIFETIME_COEFFICIENTS = {"lifetime": 2.64}
 CONSENSUS_COEFFICIENTS = {
-    "rise_after": -0.40,
-    "counted": 1.11,
-    "sized": 0.71,
-    "merged": -0.72,
-    "silhouette": 1.95,
+    "rise_after": -0.82,
+    "counted": 0.96,
+    "sized": 0.53,
+    "merged": -0.61,
+    "grouped": -0.45,
+    "silhouette": 3.17,
 }
 
 # Doubts: rows and pairs looked at, limits, and the confidence that is left at most.

@@ -10,11 +10,13 @@ the pairs of these ends.
   partition will do.
 - In the right partition μ_k = q_k for every cluster. A cluster of two classes has fewer must-links
   than that, two parts of one class have more.
-- Cannot-links do not run inside a cluster.
+- Cannot-links do not run inside a class, but between all parts of different classes, as many as the
+  sizes of the parts ask for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,6 +85,31 @@ def count_pairs(labels: Integers, is_must_link: Booleans, *, n_clusters: int) ->
         cannot=np.bincount(apart.ravel(), minlength=n_clusters) / 2,
         cannot_inside=np.bincount(inside, minlength=n_clusters).astype(float),
     )
+
+
+def cannot_link_table(labels: Integers, *, n_clusters: int) -> Floats:
+    """Count cannot-links between clusters.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (m, 2)
+        Clusters of the two ends.
+    n_clusters : int
+
+    Returns
+    -------
+    ndarray of shape (n_clusters, n_clusters)
+        Symmetric; those inside a cluster count twice, once for each end.
+
+    Examples
+    --------
+    >>> cannot_link_table(np.array([[0, 1], [1, 0], [1, 1]]), n_clusters=2).tolist()
+    [[0.0, 2.0], [2.0, 2.0]]
+    """
+    cells = np.bincount(labels[:, 0] * n_clusters + labels[:, 1], minlength=n_clusters**2)
+    table = cells.reshape(n_clusters, n_clusters).astype(float)
+    both: Floats = table + table.T
+    return both
 
 
 def count_classes(counts: PairCounts) -> ClassCount:
@@ -169,3 +196,54 @@ def merge_evidence(counts: PairCounts) -> float:
     error = settings.PAIR_ERROR_SHARE
     ratios = counts.cannot_inside * np.log(0.5 / error) - expected * (0.5 - error)
     return float(np.maximum(ratios, 0.0).sum())
+
+
+def group_fragments(cannot: Floats, max_clusters: int) -> Floats:
+    """Log-likelihood of 2, 3, .. classes by the cannot-links that are missing between fragments.
+
+    With E_ab cannot-links expected between two fragments, of different classes there are about E_ab,
+    of the same class ε E_ab: n_ab of them speak with (1 - ε) E_ab - n_ab log(1 / ε) nats for one
+    class. From many fragments down to two groups, the two groups are merged whose sum of this is
+    largest. Every group costs log m nats for m cannot-links, as in the Bayesian information criterion,
+    so that scattered rows between the classes do not make one.
+
+    Parameters
+    ----------
+    cannot : ndarray of shape (L, L)
+        Cannot-links between fragments, symmetric; L is at least 2.
+    max_clusters : int
+
+    Returns
+    -------
+    ndarray of shape (max_clusters - 1,)
+        For K' = 2, 3, .., up to a constant; more groups than fragments count as all fragments.
+
+    Examples
+    --------
+    Two classes in two fragments each: no cannot-links inside a class.
+
+    >>> cannot = 20.0 * np.kron(1 - np.eye(2), np.ones((2, 2)))
+    >>> int(group_fragments(cannot, 4).argmax()) + 2
+    2
+    """
+    ends = cannot.sum(axis=1)
+    expected = np.outer(ends, ends) / max(ends.sum(), 1.0)
+    error = settings.FRAGMENT_ERROR_SHARE
+    gains = (1 - error) * expected - cannot * np.log(1 / error)
+    likelihoods = np.cumsum([0.0, *_merges(gains)])  # of L, L - 1, .. 2 groups
+    numbers = np.arange(2, max_clusters + 1)
+    likelihoods = likelihoods[::-1][np.minimum(numbers, len(cannot)) - 2]
+    grouped: Floats = likelihoods - np.log(max(ends.sum() / 2, 1.0)) * numbers
+    return grouped
+
+
+def _merges(gains: Floats) -> Iterator[float]:
+    """Merge the two groups that gain most until two are left, and yield the gains."""
+    gains = gains.copy()
+    np.fill_diagonal(gains, -np.inf)
+    for _ in range(len(gains) - 2):
+        kept, gone = divmod(int(gains.argmax()), len(gains))
+        yield float(gains[kept, gone])
+        gains[kept] += gains[gone]
+        gains[:, kept] = gains[kept]
+        gains[gone] = gains[:, gone] = -np.inf

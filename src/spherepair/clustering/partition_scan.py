@@ -1,7 +1,8 @@
 """One look at the partitions into 2, 3, .. clusters: how round they are, and what the pairs say.
 
 A Ward tree of (a sample of) the rows in pairs is cut into K' clusters, a few K-means steps follow,
-and all rows in pairs go to the nearest centre; then the pairs are counted (``pair_counts``).
+and all rows in pairs go to the nearest centre; then the pairs are counted (``pair_counts``). A cut
+into more fragments than there can be clusters is merged again by the cannot-links alone.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from scipy.cluster.hierarchy import fcluster
 from scipy.spatial.distance import pdist, squareform
 
 from spherepair.clustering.lifetime import ward_tree
-from spherepair.clustering.number_settings import SCAN_KMEANS_STEPS
+from spherepair.clustering.number_settings import FRAGMENTS_PER_CLUSTER, SCAN_KMEANS_STEPS
 from spherepair.clustering.pair_counts import (
+    cannot_link_table,
     count_classes,
     count_evidence,
     count_pairs,
+    group_fragments,
     merge_evidence,
     size_misfit,
 )
@@ -26,6 +29,7 @@ from spherepair.clustering.partitions import kmeans_steps, nearest_centre, sampl
 from spherepair.clustering.silhouette import mean_silhouette
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
@@ -44,12 +48,15 @@ class PartitionScan:
         Evidence that some cluster should be two, from the cannot-links inside, in nats.
     silhouette : ndarray of shape (R, max_clusters - 1)
         Mean silhouette of the sampled rows.
+    grouped : ndarray of shape (R, max_clusters - 1)
+        Log-likelihood of K' classes by the cannot-links missing between fragments, in nats.
     """
 
     counted: Floats
     misfit: Floats
     merged: Floats
     silhouette: Floats
+    grouped: Floats
 
 
 def scan_partitions(
@@ -90,7 +97,7 @@ def scan_partitions(
     3
     """
     used, places = np.unique(ends, return_inverse=True)
-    linked, places = rows[used], places.reshape(ends.shape)
+    linked, places = rows[used].astype(np.float32), places.reshape(ends.shape)
     runs = [
         _scan_once(
             linked[sample_rows(len(linked), n_rows, rng=rng)],
@@ -105,21 +112,30 @@ def scan_partitions(
 
 
 def _scan_once(
-    sample: Floats, linked: Floats, *, places: Integers, is_must_link: Booleans, max_clusters: int
+    sample: Singles, linked: Singles, *, places: Integers, is_must_link: Booleans, max_clusters: int
 ) -> Floats:
-    """Return the four curves of one sample, shape (4, max_clusters - 1)."""
-    tree = ward_tree(sample)
+    """Return the five curves of one sample, shape (5, max_clusters - 1)."""
+    tree = ward_tree(sample.astype(float))
     distances = squareform(pdist(sample).astype(np.float32))
-    found = np.empty((4, max_clusters - 1))
+    found = np.empty((5, max_clusters - 1))
     for place in range(max_clusters - 1):
-        cut = fcluster(tree, place + 2, "maxclust") - 1
-        labels, centres = kmeans_steps(sample, cut, n_steps=SCAN_KMEANS_STEPS)
+        labels, centres = _cut(tree, sample, n_clusters=place + 2)
         clusters = nearest_centre(linked, centres)[places]
         counts = count_pairs(clusters, is_must_link, n_clusters=len(centres))
-        found[:, place] = (
+        found[:4, place] = (
             count_evidence(count_classes(counts), place + 2),
             size_misfit(counts),
             merge_evidence(counts),
             mean_silhouette(distances, labels),
         )
+    n_fragments = int(FRAGMENTS_PER_CLUSTER * max_clusters)
+    _, centres = _cut(tree, sample, n_clusters=min(n_fragments, len(sample)))
+    apart = nearest_centre(linked, centres)[places[~is_must_link]]
+    found[4] = group_fragments(cannot_link_table(apart, n_clusters=len(centres)), max_clusters)
     return found
+
+
+def _cut(tree: Floats, sample: Singles, *, n_clusters: int) -> tuple[Integers, Singles]:
+    """Labels and centres of a cut of the tree after a few steps of K-means."""
+    cut = fcluster(tree, n_clusters, "maxclust") - 1
+    return kmeans_steps(sample, cut, n_steps=SCAN_KMEANS_STEPS)

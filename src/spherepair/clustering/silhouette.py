@@ -6,11 +6,13 @@ smallest mean distance to another; K is where the mean over rows is largest.
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 
-from spherepair.clustering.partitions import kmeans_centres, nearest_centre, sample_rows
+from spherepair.clustering.partitions import nearest_centre, nested_kmeans, sample_rows
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -34,7 +36,7 @@ def silhouette_curves(
         At least 2 and below n.
     rng : numpy.random.Generator
     n_runs : int
-        Runs of K-means with one start each.
+        Runs of K-means, each from another start.
     n_rows : int
         Rows drawn per run.
         Differs from the paper: K-means sees the drawn rows only, not all of them.
@@ -54,12 +56,12 @@ def silhouette_curves(
     """
     curves = np.empty((n_runs, max_clusters - 1))
     for run in range(n_runs):
-        sample = rows[sample_rows(len(rows), n_rows, rng=rng)]
+        sample = rows[sample_rows(len(rows), n_rows, rng=rng)].astype(np.float32)
         scored = sample[sample_rows(len(sample), n_scored, rng=rng)]
         distances = squareform(pdist(scored).astype(np.float32))
-        for n_clusters in range(2, max_clusters + 1):
-            labels = nearest_centre(scored, kmeans_centres(sample, n_clusters, rng=rng))
-            curves[run, n_clusters - 2] = mean_silhouette(distances, labels)
+        partitions = islice(nested_kmeans(sample, max_clusters, rng=rng), 1, None)
+        for place, centres in enumerate(partitions):
+            curves[run, place] = mean_silhouette(distances, nearest_centre(scored, centres))
     return curves
 
 

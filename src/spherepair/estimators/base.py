@@ -340,9 +340,25 @@ class DeepConstrainedClusterer(
         return self.network_
 
     def _map(self, X: Any, function: Callable[[Tensor], Tensor], *, dtype: Any = np.float32) -> NDArray[Any]:
-        table = inputs.check_table(self, X, reset=False)
-        rows = open_rows(table, self._scaling, self._hardware.device, keep=False)
-        return map_rows(function, rows, self._hardware, dtype=dtype)
+        """Apply a function to rows a block at a time, looking for NaN in the same pass over the data."""
+        table = self._checked_rows(X)
+        device = self._hardware.device
+        rows = open_rows(table, self._scaling, device, keep=False)
+        is_clean = torch.ones((), dtype=torch.bool, device=device)
+
+        def careful(x: Tensor) -> Tensor:
+            is_clean.logical_and_(x.isfinite().all())
+            return function(x)
+
+        result = map_rows(careful, rows, self._hardware, dtype=dtype)
+        if not bool(is_clean):
+            inputs.check_table(self, X, reset=False)  # says where they are
+        return result
+
+    def _checked_rows(self, X: Any) -> Any:
+        if isinstance(X, Tensor) and X.is_cuda and X.layout == torch.strided:
+            return inputs.check_tensor(self, X)
+        return inputs.check_table(self, X, reset=False, finite=False)
 
     def _monitors(self) -> list[Monitor]:
         monitor = resolve_progress(self.progress)

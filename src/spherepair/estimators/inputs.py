@@ -28,7 +28,7 @@ _BLOCK_ELEMENTS = 2**22
 _FINGERPRINT_ELEMENTS = 2**28
 
 
-def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
+def check_table(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -> Any:
     """Turn ``X`` into a NumPy array or CSR matrix of finite numbers, without copying where possible.
 
     Parameters
@@ -37,6 +37,8 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
         Keeps (``reset=True``) or must agree with the number and names of the columns.
     X : ndarray, memory map, sparse matrix, torch tensor, or pandas / polars / pyarrow table
     reset : bool
+    finite : bool, default=True
+        Whether to look for NaN and infinity here; prediction does so while it reads the rows anyway.
     """
     if isinstance(X, torch.Tensor):
         X = _tensor_to_array(X)
@@ -59,8 +61,19 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
         _refuse_text(X, names, error)
         # Sparse formats and dimensions: scikit-learn's wording, our class.
         raise InvalidDataError(str(error)) from error
-    _require_finite(array, names)
+    if finite:
+        require_finite(array, names)
     return array
+
+
+def check_tensor(estimator: Any, X: torch.Tensor) -> torch.Tensor:
+    """A tensor on a GPU, to be used where it is: its shape checked, its values not yet."""
+    if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
+        raise InvalidDataError(
+            f"X has shape {tuple(X.shape)}, but {type(estimator).__name__} is expecting rows of "
+            f"{estimator.n_features_in_} features as input."
+        )
+    return X.detach()
 
 
 def check_constraints(constraints: Any, n_rows: int, *, on_conflict: str) -> Constraints:
@@ -210,7 +223,7 @@ def _name_column(position: int, names: list[str] | None) -> str:
     return f"column {position}" if names is None else f"column {names[position]!r}"
 
 
-def _require_finite(X: Any, names: list[str] | None) -> None:
+def require_finite(X: Any, names: list[str] | None = None) -> None:
     """Find NaN and infinity a block at a time; say how many there are and where the first is."""
     values = X.data if sparse.issparse(X) else X
     if values.dtype.kind != "f":
@@ -223,15 +236,22 @@ def _require_finite(X: Any, names: list[str] | None) -> None:
         rows, columns = bad.row[keep], bad.col[keep]
         raise InvalidDataError(_describe_bad(rows, columns, bad.data[keep], names))
     size = max(1, _BLOCK_ELEMENTS // max(1, X.shape[1]))
+    if all(_is_clean(X[start : start + size]) for start in range(0, X.shape[0], size)):
+        return
     found = [_bad_entries(X[start : start + size], start) for start in range(0, X.shape[0], size)]
     rows, columns = (np.concatenate(part) for part in zip(*found, strict=True))
-    if len(rows):
-        raise InvalidDataError(_describe_bad(rows, columns, X[rows, columns], names))
+    raise InvalidDataError(_describe_bad(rows, columns, X[rows, columns], names))
 
 
 def _is_usable(values: Any) -> Any:
     """Whether values are finite, also as float32, in which networks compute; NaN fails the comparison."""
     return np.abs(values) <= np.finfo(np.float32).max
+
+
+def _is_clean(block: Any) -> bool:
+    """The quick way of asking whether all values are usable; NaN makes both comparisons fail."""
+    largest = np.finfo(np.float32).max
+    return bool(block.max() <= largest and block.min() >= -largest)
 
 
 def _bad_entries(block: Any, start: int) -> tuple[Any, Any]:

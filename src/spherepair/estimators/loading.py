@@ -13,15 +13,24 @@ from torch import nn
 from spherepair.clustering.cluster_number import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.errors import ModelFileError, SpherePairError, SpherePairWarning
+from spherepair.estimators.autoembedder import AutoEmbedder
 from spherepair.estimators.base import DeepConstrainedClusterer
+from spherepair.estimators.cidec import CIDEC
+from spherepair.estimators.dcgmm import DCGMM
 from spherepair.estimators.saving import NETWORK_PREFIX, decode_parameter, is_lost
+from spherepair.estimators.sdec import SDEC
 from spherepair.estimators.spherepair import SpherePair
+from spherepair.estimators.vanilla_dcc import VanillaDCC
+from spherepair.estimators.volmax_dcc import VolMaxDCC
 from spherepair.persistence import read_model
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.scaling import Scaling
 
 #: The classes a saved model may name; nothing else is ever looked up.
-ESTIMATORS: dict[str, type[DeepConstrainedClusterer]] = {"SpherePair": SpherePair}
+ESTIMATORS: dict[str, type[DeepConstrainedClusterer]] = {
+    method.__name__: method
+    for method in (SpherePair, VanillaDCC, VolMaxDCC, CIDEC, DCGMM, SDEC, AutoEmbedder)
+}
 #: Parameters that may be objects of the user's own and change what refine and fit would do.
 LOST_WITH_A_WARNING = ("clustering", "pretraining", "stopping")
 

@@ -95,9 +95,11 @@ def mlp(sizes: Sequence[int], *, generator: torch.Generator | None = None) -> nn
 def linear(n_in: int, n_out: int, *, generator: torch.Generator | None = None) -> nn.Linear:
     """PyTorch's default initialisation, U(±1/√n_in), from a generator of our own.
 
-    ``nn.Linear`` itself would draw from the global generator, which is not ours to move.
+    ``nn.Linear`` itself draws from the global generator, which is not ours to move, so it is put back.
+    (Making the layer on the meta device instead would load a symbolic algebra package: three seconds.)
     """
-    layer = nn.Linear(n_in, n_out, device="meta").to_empty(device="cpu")
+    with torch.random.fork_rng(devices=[]):
+        layer = nn.Linear(n_in, n_out)
     bound = 1.0 / math.sqrt(n_in)
     with torch.no_grad():
         layer.weight.uniform_(-bound, bound, generator=generator)

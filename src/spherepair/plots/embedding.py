@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from spherepair.errors import InvalidDataError
 from spherepair.plots.figures import new_figure
-from spherepair.plots.palette import GREY, cluster_style
+from spherepair.plots.palette import GREY
+from spherepair.plots.points import draw_points, even_sample, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 #: More points than this only darken the picture and fatten the file.
 MOST_POINTS = 20_000
-_MANY_POINTS = 2_000
 
 
 def embedding_map(
@@ -78,10 +78,10 @@ def draw_embedding_map(
 ) -> None:
     """As :func:`embedding_map`, into axes that are there already."""
     rows, clusters = _checked(embedding, labels)
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(n_points, len(rows))).astype(np.int64))
+    chosen = even_sample(len(rows), n_points)
     middle = None if centers is None or len(np.asarray(centers)) < 3 else np.asarray(centers, np.float64)
     flat = principal_plane(rows)[chosen] if middle is None else polygon(rows[chosen], middle)
-    _draw_points(axes, flat, clusters[chosen])
+    draw_points(axes, flat, clusters[chosen])
     if middle is None:
         _name_clusters(axes, flat, clusters[chosen])
     else:
@@ -127,48 +127,18 @@ def _corners(count: int) -> Floats:
     return np.column_stack([np.cos(turns), np.sin(turns)])
 
 
-def _draw_points(axes: Axes, flat: Floats, clusters: NDArray[np.int64]) -> None:
-    size = 16 if len(flat) <= _MANY_POINTS else 4
-    for cluster in np.unique(clusters).tolist():
-        style, points = cluster_style(cluster), flat[clusters == cluster]
-        axes.scatter(
-            points[:, 0],
-            points[:, 1],
-            s=size,
-            marker=style.marker,
-            color=style.colour,
-            alpha=0.6,
-            linewidths=0,
-            zorder=2,
-        )
-
-
 def _draw_corners(axes: Axes, count: int) -> None:
     outline = _corners(count)[[*range(count), 0]]
     axes.plot(*outline.T, color=GREY, linewidth=0.6, alpha=0.6, zorder=1)
     for cluster, place in enumerate(1.1 * _corners(count)):
-        _write(axes, place, cluster)
+        write(axes, place, str(cluster))
     caption = "the closer to a corner, the smaller the angle to that cluster's centre"
     axes.text(0, -1.3, caption, ha="center", va="bottom", fontsize=8, color=GREY)
 
 
 def _name_clusters(axes: Axes, flat: Floats, clusters: NDArray[np.int64]) -> None:
     for cluster in np.unique(clusters).tolist():
-        _write(axes, np.median(flat[clusters == cluster], axis=0), cluster)
-
-
-def _write(axes: Axes, place: Floats, cluster: int) -> None:
-    from matplotlib.patheffects import withStroke
-
-    halo = withStroke(linewidth=3, foreground="white")
-    axes.annotate(
-        str(cluster),
-        (float(place[0]), float(place[1])),
-        ha="center",
-        va="center",
-        fontweight="bold",
-        path_effects=[halo],
-    )
+        write(axes, np.median(flat[clusters == cluster], axis=0), str(cluster))
 
 
 def _checked(embedding: ArrayLike, labels: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:

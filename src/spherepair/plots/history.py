@@ -7,15 +7,18 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spherepair.errors import InvalidDataError
-from spherepair.plots.figures import new_figure, quiet_axes
-from spherepair.plots.palette import COLOURS, GREY
+from spherepair.plots.figures import SMALL_SIZE, describe, new_figure, quiet_axes
+from spherepair.plots.palette import GREY, line_style
+from spherepair.plots.series import name_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Floats = NDArray[np.float64]
 _NO_TERMS = frozenset({"stage", "epoch", "loss", "seconds"})
 
 
@@ -40,17 +43,16 @@ def training_history(history: Sequence[Mapping[str, Any]], *, title: str | None 
     """
     if not history:
         raise InvalidDataError("the history is empty; fit the model first.")
-    figure = new_figure(6.0, 3.6)
+    figure = new_figure(5.2, 2.9)
     axes = figure.add_subplot()
     quiet_axes(axes)
-    for index, term in enumerate(_terms(history)):
-        _draw_term(axes, history, term, colour=COLOURS[index % len(COLOURS)])
+    terms = _terms(history)
+    lines = [_draw_term(axes, history, term, series=index) for index, term in enumerate(terms)]
+    _set_scale(axes, lines)
     _mark_stages(axes, history)
-    axes.set_yscale("log")
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("term of the loss")
-    axes.set_title(title or "Terms of the loss during training", pad=18)
-    axes.legend(frameon=False, fontsize=8)
+    name_ends(axes, lines, terms)
+    heading = title or "Terms of the loss during training"
+    describe(axes, title=heading, x="epoch", y="term of the loss", pad=18)
     return figure
 
 
@@ -58,13 +60,26 @@ def _terms(history: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(key for record in history for key in record if key not in _NO_TERMS))
 
 
-def _draw_term(axes: Axes, history: Sequence[Mapping[str, Any]], term: str, *, colour: str) -> None:
+def _draw_term(
+    axes: Axes, history: Sequence[Mapping[str, Any]], term: str, *, series: int
+) -> tuple[Floats, Floats]:
     values = np.array([record.get(term, np.nan) for record in history], dtype=np.float64)
     stages = np.array([str(record["stage"]) for record in history])
     starts = np.flatnonzero(stages[1:] != stages[:-1]) + 1
     # Stages weigh their terms differently: a line across two of them would show a fall that is none.
     epochs = np.insert(np.arange(1.0, len(history) + 1), starts, np.nan)
-    axes.plot(epochs, np.insert(values, starts, np.nan), color=colour, linewidth=1.5, label=term)
+    heights = np.insert(values, starts, np.nan)
+    style = line_style(series) | {"marker": "none"}
+    axes.plot(epochs, heights, linewidth=1.4, label=term, **style)
+    return epochs, heights
+
+
+def _set_scale(axes: Axes, lines: Sequence[tuple[Floats, Floats]]) -> None:
+    """Logarithmic; with room for both signs where a term, such as minus a volume, is below zero."""
+    if any((heights < 0).any() for _, heights in lines):
+        axes.set_yscale("symlog", linthresh=1e-2)
+    else:
+        axes.set_yscale("log")
 
 
 def _mark_stages(axes: Axes, history: Sequence[Mapping[str, Any]]) -> None:
@@ -80,6 +95,6 @@ def _mark_stages(axes: Axes, history: Sequence[Mapping[str, Any]]) -> None:
             transform=axes.get_xaxis_transform(),
             ha="center",
             color=GREY,
-            fontsize=8,
+            fontsize=SMALL_SIZE,
         )
         start += length

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from spherepair.clustering.cluster_number import ClusterNumber
-from spherepair.plots.figures import new_figure, quiet_axes
+from spherepair.plots.figures import SINGLE_COLUMN, describe, new_figure, quiet_axes
 from spherepair.plots.palette import BLUE, GREEN, VERMILION
+from spherepair.plots.sweep import draw_sweep
 from spherepair.theory import minimal_angle_bounds
 
 if TYPE_CHECKING:
@@ -39,6 +41,55 @@ def tail_angle_curve(cluster_number: ClusterNumber, *, title: str | None = None)
     """
     figure = new_figure(5.2, 4.0)
     draw_tail_angle_curve(figure.add_subplot(), cluster_number, title=title)
+    return figure
+
+
+def plot_tail_angles(
+    curves: ArrayLike,
+    *,
+    labels: Sequence[str],
+    n_clusters: int,
+    title: str | None = None,
+    width: float = SINGLE_COLUMN,
+) -> Figure:
+    """Draw several tail-angle curves, for instance one per tail ratio ρ or per number of pairs.
+
+    Parameters
+    ----------
+    curves : array-like of shape (n_series, n_dimensions) or (n_series, n_dimensions, n_runs)
+        Tail-averaged angles δ̄_d in radians for d = 1, 2, …
+    labels : sequence of n_series names
+    n_clusters : int
+        The true number of clusters K: the plateau should begin at d = K - 1.
+    title : str, optional
+    width : float
+        In inches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> figure = plot_tail_angles([[0.0, 1.0, 1.5, 1.5]], labels=["ρ = 0.05"], n_clusters=4)
+    >>> figure.axes[0].get_xlabel()
+    'principal components kept, d'
+    """
+    angles = np.degrees(np.asarray(curves, dtype=np.float64))
+    figure = new_figure(width, 2.5)
+    axes = figure.add_subplot()
+    if n_clusters >= 2:
+        _draw_theory(axes, n_clusters)
+    draw_sweep(
+        axes,
+        np.arange(1, angles.shape[1] + 1 if angles.ndim > 1 else 1),
+        angles,
+        labels=labels,
+        line=n_clusters - 1,
+        line_label="d = K − 1",
+    )
+    heading = title or f"{n_clusters} clusters: the plateau begins at d = {n_clusters - 1}"
+    describe(axes, title=heading, x="principal components kept, d", y="angle in degrees")
     return figure
 
 

@@ -108,27 +108,34 @@ class Batches:
         device = rows.index_device
         # These buffers keep their addresses for good: captured steps read from them.
         width = 2 * pairs_per_step + rows_per_step
-        self._index = torch.zeros(n_steps, width, dtype=torch.int64, device=device)
+        self.index_plan = torch.zeros(n_steps, width, dtype=torch.int64, device=device)
         self._link = torch.zeros(n_steps, pairs_per_step, dtype=torch.bool, device=device)
         self._pair_weight = torch.zeros(n_steps, pairs_per_step, device=device)
-        self._row_weight = torch.zeros(n_steps, rows_per_step, device=device)
-        self._cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.row_weight_plan = torch.zeros(n_steps, rows_per_step, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self._planned: int | None = None
 
     def start_epoch(self, epoch: int) -> None:
-        """Draw the plan of an epoch and go to its first step."""
+        """Draw the plan of an epoch, unless it is there already, and go to its first step."""
+        if self._planned != epoch:
+            self.plan(epoch)
+        self.cursor.zero_()
+
+    def plan(self, epoch: int) -> None:
+        """Draw the plan of an epoch; on a GPU this queues behind the steps that still read the last one."""
         device = self.rows.index_device
         generator = torch_generator(self._seed, self._stream, epoch, device=device)
         self._plan_pairs(generator)
         self._plan_rows(generator)
-        self._cursor.zero_()
+        self._planned = epoch
 
     def next(self) -> Batch:
         """The batch of the next step."""
-        index = self._index.index_select(0, self._cursor)[0]
-        link = self._link.index_select(0, self._cursor)[0]
-        pair_weight = self._pair_weight.index_select(0, self._cursor)[0]
-        row_weight = self._row_weight.index_select(0, self._cursor)[0]
-        self._cursor.add_(1)
+        index = self.index_plan.index_select(0, self.cursor)[0]
+        link = self._link.index_select(0, self.cursor)[0]
+        pair_weight = self._pair_weight.index_select(0, self.cursor)[0]
+        row_weight = self.row_weight_plan.index_select(0, self.cursor)[0]
+        self.cursor.add_(1)
         return self._batch(index, link, pair_weight, row_weight)
 
     def sweep_pairs(self) -> Iterator[Batch]:
@@ -170,8 +177,8 @@ class Batches:
         weight = self.pairs.weight[drawn]
         weight[max(1, n_places // n_pairs) * n_pairs :] = 0.0
         shape = (self.n_steps, self.pairs_per_step)
-        self._index[:, : shape[1]] = self.pairs.left[drawn].view(shape)
-        self._index[:, shape[1] : 2 * shape[1]] = self.pairs.right[drawn].view(shape)
+        self.index_plan[:, : shape[1]] = self.pairs.left[drawn].view(shape)
+        self.index_plan[:, shape[1] : 2 * shape[1]] = self.pairs.right[drawn].view(shape)
         self._link.copy_(self.pairs.is_must_link[drawn].view(shape))
         self._pair_weight.copy_(weight.view(shape))
 
@@ -180,9 +187,9 @@ class Batches:
         n_used = min(n_places, self.rows.n_rows) if self._one_pass else n_places
         drawn = _permutations(self.rows.n_rows, n_places, generator)
         shape = (self.n_steps, self.rows_per_step)
-        self._index[:, 2 * self.pairs_per_step :] = drawn.view(shape)
+        self.index_plan[:, 2 * self.pairs_per_step :] = drawn.view(shape)
         is_real = torch.arange(n_places, device=drawn.device) < n_used
-        self._row_weight.copy_(is_real.view(shape))
+        self.row_weight_plan.copy_(is_real.view(shape))
 
 
 def row_batches(rows: RowSource, *, batch_size: int, seed: int, stream: str, min_steps: int = 1) -> Batches:

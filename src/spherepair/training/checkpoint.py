@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from spherepair.errors import ModelFileError
@@ -74,7 +73,7 @@ class Checkpoint:
         state.records.extend(self._manifest["records"])
         state.monitored.extend(self._manifest["monitored"])
         state.objective.load_state_dict(_section(self._tensors, _OBJECTIVE), strict=False)
-        _restore_optimizer(state.optimizer, _section(self._tensors, _OPTIMIZER))
+        state.optimizer.restore(_section(self._tensors, _OPTIMIZER))
         self._manifest, self._tensors = {}, {}
 
     def write(self, network: nn.Module, state: TrainingState, history: list[Record]) -> None:
@@ -92,7 +91,7 @@ class Checkpoint:
         tensors = {
             **_prefixed(network.state_dict(), _NETWORK),
             **_prefixed(outside, _OBJECTIVE),
-            **_prefixed(_optimizer_tensors(state.optimizer), _OPTIMIZER),
+            **_prefixed(state.optimizer.tensors(), _OPTIMIZER),
         }
         self._file.parent.mkdir(parents=True, exist_ok=True)
         write_tensor_file(self._file, manifest, tensors)
@@ -115,21 +114,3 @@ def _prefixed(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _section(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    state = optimizer.state_dict()["state"]
-    return {
-        f"{index}.{name}": value
-        for index, entries in state.items()
-        for name, value in entries.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, entry = name.split(".", 1)
-        state.setdefault(int(index), {})[entry] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

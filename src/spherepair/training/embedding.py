@@ -15,7 +15,7 @@ from spherepair.training.hardware import Hardware
 from spherepair.training.rows import RowSource, blocks
 
 #: Rows per block: wide enough for full speed, small enough for the widest layer.
-BLOCK_ROWS = {"cpu": 4096, "cuda": 65_536}
+BLOCK_ROWS = {"cpu": 4096, "cuda": 16_384}
 _SMALLEST_BLOCK = 64
 
 Result = TypeVar("Result")
@@ -66,7 +66,12 @@ def _in_blocks(run: Callable[[int], Result], hardware: Hardware) -> Result:
 def _parts(
     function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware, size: int
 ) -> Iterator[tuple[int, Tensor]]:
-    for start, stop in blocks(rows.n_rows, size):
+    """Results block by block; the next block is on its way while the present one is computed."""
+    bounds = list(blocks(rows.n_rows, size))
+    ahead = [rows.block(*bound) for bound in bounds[:1]]
+    for (start, _), after in zip(bounds, [*bounds[1:], None], strict=True):
         with hardware.matrix_products(), hardware.autocast():
-            part = function(rows.block(start, stop))
+            part = function(ahead.pop())
+        if after is not None:
+            ahead.append(rows.block(*after))
         yield start, part

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from spherepair.errors import TrainingDivergedError
 from spherepair.training.batches import Batch, Batches
 from spherepair.training.capture import CapturedStep
 from spherepair.training.hardware import Hardware
+from spherepair.training.optimizers import SGD, Adam, Optimizer
 from spherepair.training.randomness import derive_seed
 from spherepair.training.stopping import LABELS, OBJECTIVE, FixedEpochs, StoppingRule
 
@@ -43,6 +44,12 @@ class Objective(nn.Module):
         """Share of the rows that changed their cluster since this was asked last."""
         raise NotImplementedError
 
+    def fused_step(
+        self, optimizer: Optimizer, batches: Batches, recipe: Recipe, hardware: Hardware
+    ) -> Step | None:
+        """A step of its own, in few kernels, where this objective has one for these circumstances."""
+        return None
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -61,23 +68,12 @@ class Recipe:
             return self.learning_rate
         return self.learning_rate * self.decay_factor ** (epoch // self.decay_every)
 
-    def build(self, objective: Objective, hardware: Hardware) -> torch.optim.Optimizer:
-        """The optimiser, fused into one kernel where that exists.
-
-        On a GPU the rate is a tensor, so that a captured step reads the present one.
-        """
-        groups = [
-            {"params": parameters, "factor": factor, "lr": self._held_rate(factor, hardware)}
-            for parameters, factor in objective.parameter_groups()
-        ]
-        fused = hardware.device.type in ("cpu", "cuda")
+    def build(self, objective: Objective, hardware: Hardware) -> Optimizer:
+        """The optimiser over what the objective trains."""
+        groups = objective.parameter_groups()
         if self.optimizer == "sgd":
-            return torch.optim.SGD(groups, momentum=self.momentum, fused=fused)
-        return torch.optim.Adam(groups, fused=fused, capturable=hardware.is_cuda)
-
-    def _held_rate(self, factor: float, hardware: Hardware) -> Any:
-        rate = self.learning_rate * factor
-        return torch.tensor(rate, device=hardware.device) if hardware.is_cuda else rate
+            return SGD(groups, hardware.device, momentum=self.momentum)
+        return Adam(groups, hardware.device)
 
 
 @dataclass
@@ -86,7 +82,7 @@ class TrainingState:
 
     stage: str
     objective: Objective
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     generator: torch.Generator
     max_epochs: int
     records: list[Record] = field(default_factory=list)
@@ -138,30 +134,30 @@ def train(
     state = TrainingState(stage, objective, recipe.build(objective, hardware), generator, max_epochs)
     if resume is not None:
         resume(state)
-    steppers = [_Stepper(objective, batches, state, recipe, hardware) for batches in sweeps]
+    runs = [_Sweep(batches, state, recipe, hardware) for batches in sweeps]
     objective.train()
     try:
         while state.epoch < max_epochs and not _is_over(rule, objective, sweeps, state, hardware):
             generator.manual_seed(derive_seed(seed, stage, "noise", state.epoch))
-            state.records.append(_epoch(steppers, state, recipe))
+            state.records.append(_epoch(runs, state, recipe))
             _refuse_divergence(state)
             for monitor in monitors:
                 monitor(state)
     finally:
-        for stepper in steppers:
-            stepper.close()
+        for run in runs:
+            run.close()
         objective.eval()
     return state.records
 
 
-def _epoch(steppers: Sequence[_Stepper], state: TrainingState, recipe: Recipe) -> Record:
+def _epoch(runs: Sequence[_Sweep], state: TrainingState, recipe: Recipe) -> Record:
     started = time.perf_counter()
     epoch = state.epoch
-    _set_rate(state.optimizer, recipe.rate(epoch))
+    state.optimizer.set_rate(recipe.rate(epoch))
     state.objective.on_epoch_start(epoch, state)
-    for stepper in steppers:
-        stepper.run(epoch)
-    means = {name: mean for stepper in steppers for name, mean in stepper.means().items()}
+    for run in runs:
+        run.run(epoch)
+    means = {name: mean for run in runs for name, mean in run.means().items()}
     seconds = time.perf_counter() - started
     return {
         "stage": state.stage,
@@ -172,69 +168,96 @@ def _epoch(steppers: Sequence[_Stepper], state: TrainingState, recipe: Recipe) -
     }
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate * group["factor"])
-        else:
-            group["lr"] = rate * group["factor"]
+class Step(Protocol):
+    """What is repeated: reads its batch from fixed buffers and updates the parameters in place."""
 
+    def start_epoch(self, generator: torch.Generator) -> None:
+        """Get ready for an epoch whose noise comes from ``generator``."""
+        ...
 
-class _Stepper:
-    """Runs steps: gather, forward, backward, clip, update; sums of the terms stay on the device."""
+    def __call__(self) -> None:
+        """Do one step and tell the host nothing."""
+        ...
 
-    def __init__(
-        self,
-        objective: Objective,
-        batches: Batches,
-        state: TrainingState,
-        recipe: Recipe,
-        hardware: Hardware,
-    ) -> None:
-        self._objective, self._batches = objective, batches
-        self._optimizer, self._clip_norm = state.optimizer, recipe.clip_norm
-        self._parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
-        self._hardware = hardware
-        self._names: list[str] = []
-        self._totals: Tensor | None = None
-        capturable = hardware.is_cuda and batches.rows.is_resident
-        self._captured = CapturedStep(self._step, state.generator) if capturable else None
+    def means(self) -> dict[str, float]:
+        """Mean of every term over the steps of the epoch; here the host waits."""
+        ...
 
     def close(self) -> None:
-        """Give back what a capture holds on the GPU."""
-        if self._captured is not None:
-            self._captured.discard()
+        """Give back what is held."""
+        ...
+
+
+class _Sweep:
+    """Runs the steps of an epoch over one kind of batches, captured as a CUDA graph where possible."""
+
+    def __init__(self, batches: Batches, state: TrainingState, recipe: Recipe, hardware: Hardware) -> None:
+        self._batches, self._generator, self._hardware = batches, state.generator, hardware
+        fused = state.objective.fused_step(state.optimizer, batches, recipe, hardware)
+        self._step: Step = fused if fused is not None else _AutogradStep(batches, state, recipe, hardware)
+        capturable = hardware.is_cuda and batches.rows.is_resident
+        self._captured = CapturedStep(self._step, state.generator) if capturable else None
 
     def run(self, epoch: int) -> None:
         """Run the steps of an epoch, without waiting for them."""
         self._batches.start_epoch(epoch)
-        if self._totals is not None:
-            self._totals.zero_()
+        self._step.start_epoch(self._generator)
         with self._hardware.matrix_products():
             if self._captured is not None:
                 self._captured.run(self._batches.n_steps)
             else:
                 for _ in range(self._batches.n_steps):
                     self._step()
+        if self._hardware.is_cuda:
+            self._batches.plan(epoch + 1)  # while the GPU is still busy with this one
 
     def means(self) -> dict[str, float]:
         """Mean of every term over the steps of the epoch; the one place where the host waits."""
-        if self._totals is None:
-            return {}
-        means = (self._totals / self._batches.n_steps).tolist()
-        return dict(zip(self._names, means, strict=True))
+        return self._step.means()
 
-    def _step(self) -> None:
+    def close(self) -> None:
+        """Give back what a capture holds on the GPU."""
+        if self._captured is not None:
+            self._captured.discard()
+        self._step.close()
+
+
+class _AutogradStep:
+    """Gather, forward, backward, clip, update; sums of the terms stay on the device."""
+
+    def __init__(self, batches: Batches, state: TrainingState, recipe: Recipe, hardware: Hardware) -> None:
+        self._objective, self._batches, self._hardware = state.objective, batches, hardware
+        self._optimizer, self._clip_norm = state.optimizer, recipe.clip_norm
+        self._parameters = state.optimizer.parameters
+        self._names: list[str] = []
+        self._totals: Tensor | None = None
+
+    def start_epoch(self, generator: torch.Generator) -> None:
+        """Forget the sums of the epoch before."""
+        if self._totals is not None:
+            self._totals.zero_()
+
+    def __call__(self) -> None:
         batch = self._batches.next()
         with self._hardware.autocast():
             terms = self._objective.terms(batch)
         values = torch.stack([term.float() for term in terms.values()])
-        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad()
         values.sum().backward()  # type: ignore[no-untyped-call]
         if self._clip_norm is not None:
             nn.utils.clip_grad_norm_(self._parameters, self._clip_norm, foreach=True)
         self._optimizer.step()
         self._add(list(terms), values.detach())
+
+    def means(self) -> dict[str, float]:
+        """Mean of every term over the steps of the epoch."""
+        if self._totals is None:
+            return {}
+        means = (self._totals / self._batches.n_steps).tolist()
+        return dict(zip(self._names, means, strict=True))
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _add(self, names: list[str], values: Tensor) -> None:
         if self._totals is None:

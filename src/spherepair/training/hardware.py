@@ -48,7 +48,8 @@ def choose_hardware(device: str | torch.device = "auto", precision: str = "auto"
     """Resolve ``"auto"`` for this machine.
 
     ``device="auto"`` takes a CUDA GPU when there is one, else the processor. ``precision="auto"``
-    takes bfloat16 where the processor multiplies it in hardware (AMX), TF32 on a GPU, else float32.
+    takes bfloat16 where the processor multiplies it in hardware (AMX), else float32; on a GPU it is
+    ``"mixed"``: TF32, and bfloat16 in kernels of our own that add up in float32.
 
     Examples
     --------
@@ -81,7 +82,7 @@ def _device(device: str | torch.device) -> torch.device:
 
 def _best_precision(device: torch.device) -> str:
     if device.type == "cuda":
-        return "tf32"
+        return "mixed"
     if device.type == "cpu" and has_amx():
         return "bfloat16"
     return "float32"

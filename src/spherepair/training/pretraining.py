@@ -19,8 +19,11 @@ from torch.nn import functional as F  # noqa: N812
 from spherepair.errors import InvalidParameterError
 from spherepair.losses import reconstruction_loss
 from spherepair.networks.autoencoder import Autoencoder, linear_layers
-from spherepair.training.batches import Batch, row_batches
-from spherepair.training.engine import Objective, Recipe, TrainingState
+from spherepair.training.batches import Batch, Batches, row_batches
+from spherepair.training.chain import Activation, Link, can_fuse
+from spherepair.training.engine import Objective, Recipe, Step, TrainingState
+from spherepair.training.hardware import Hardware
+from spherepair.training.optimizers import SGD, Optimizer
 from spherepair.training.randomness import torch_generator
 from spherepair.training.rows import ResidentRows, RowSource, blocks
 from spherepair.training.scaling import Scaling
@@ -53,6 +56,39 @@ class DenoisingObjective(Objective):
         """Take the noise of this epoch."""
         self._generator = state.generator
 
+    def fused_step(
+        self, optimizer: Optimizer, batches: Batches, recipe: Recipe, hardware: Hardware
+    ) -> Step | None:
+        """All Linear layers in few kernels, for plain SGD on a GPU."""
+        links = self.chain()
+        if links is None or not isinstance(optimizer, SGD) or not can_fuse(links, batches, recipe, hardware):
+            return None
+        from spherepair.training.fused import FusedChain
+
+        return FusedChain(
+            links,
+            optimizer,
+            batches,
+            factor=self._factor,
+            corruption=CORRUPTION,
+            dropout=HIDDEN_DROPOUT,
+        )
+
+    def chain(self) -> list[Link] | None:
+        """The network as a chain of Linear layers; ``None`` where it is not one."""
+        if not isinstance(self.network, Autoencoder) or not _is_mirrored(self.network):
+            return None
+        encoder, decoder = (
+            list(linear_layers(part)) for part in (self.network.encoder, self.network.decoder)
+        )
+        middle: Activation = "sphere" if self.network.spherical else "linear"
+        return [
+            *(Link(layer, "relu") for layer in encoder[:-1]),
+            Link(encoder[-1], middle),
+            *(Link(layer, "relu") for layer in decoder[:-1]),
+            Link(decoder[-1], "linear"),
+        ]
+
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """One term: the reconstruction error against the clean rows."""
         output = self.reconstruct(self.drop(batch.rows, CORRUPTION))
@@ -66,7 +102,17 @@ class DenoisingObjective(Objective):
 
     def drop(self, x: Tensor, share: float) -> Tensor:
         """Set that share of the entries of ``x`` to zero, without rescaling the rest."""
-        return x * torch.empty_like(x).bernoulli_(1.0 - share, generator=self._generator)
+        return x * _kept(x, share, self._generator)
+
+
+def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
+    """A mask like ``x`` that is false with probability ``share``, to the nearest 1/256.
+
+    One random byte an entry: drawing a float for each takes longer than a layer's matrix product.
+    """
+    words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
+    words.random_(torch.iinfo(torch.int64).min, None, generator=generator)
+    return words.view(torch.uint8)[: x.numel()].view(x.shape) >= round(256 * share)
 
 
 @dataclass(frozen=True)
@@ -77,7 +123,7 @@ class JointPretraining:
     1,000 rows would be 120 steps only. Their epochs hold several passes.
     """
 
-    epochs: int = 30
+    epochs: int = 15
     min_steps: int = 1500
     learning_rate: float = 1e-3
     batch_size: int = 256
@@ -157,13 +203,13 @@ class _Layer(nn.Module):
     def __init__(self, down: nn.Linear, up: nn.Linear, *, is_last: bool, spherical: bool) -> None:
         super().__init__()
         self.down, self.up = down, up
-        self.is_last, self._spherical = is_last, spherical
+        self.is_last, self.spherical = is_last, spherical
 
     def encode(self, x: Tensor) -> Tensor:
         z: Tensor = self.down(x)
         if not self.is_last:
             return F.relu(z)
-        return F.normalize(z.float(), dim=-1, eps=1e-12) if self._spherical else z
+        return F.normalize(z.float(), dim=-1, eps=1e-12) if self.spherical else z
 
 
 class _LayerObjective(DenoisingObjective):
@@ -178,13 +224,23 @@ class _LayerObjective(DenoisingObjective):
         output: Tensor = self.network.up(code)
         return output
 
+    def chain(self) -> list[Link] | None:
+        """Down and up."""
+        layer = self.network
+        last: Activation = "sphere" if layer.spherical else "linear"
+        return [Link(layer.down, last if layer.is_last else "dropped relu"), Link(layer.up, "linear")]
 
-def _require_mirrored(network: Autoencoder) -> None:
-    """Only Linear layers with ReLU between them can be stacked, and the decoder must mirror them."""
+
+def _is_mirrored(network: Autoencoder) -> bool:
+    """Whether the encoder is Linear layers with ReLU between them, and the decoder mirrors it."""
     down = [(layer.in_features, layer.out_features) for layer in linear_layers(network.encoder)]
     up = [(layer.out_features, layer.in_features) for layer in linear_layers(network.decoder)]
     kinds = [type(layer) for layer in network.encoder.children()]
-    if down != up[::-1] or kinds != [nn.Linear, nn.ReLU] * (len(down) - 1) + [nn.Linear]:
+    return down == up[::-1] and kinds == [nn.Linear, nn.ReLU] * (len(down) - 1) + [nn.Linear]
+
+
+def _require_mirrored(network: Autoencoder) -> None:
+    if not _is_mirrored(network):
         raise InvalidParameterError(
             "pretraining='stacked' needs an encoder made of Linear layers with a mirrored decoder; "
             "use pretraining='joint' with an encoder of your own."

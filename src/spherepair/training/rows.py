@@ -73,6 +73,7 @@ class StreamedRows:
         self.device = device
         self.index_device = torch.device("cpu")
         self._scale = scaling.on(device)
+        self._staging = _Staging(device) if device.type == "cuda" else None
 
     def gather(self, index: Tensor) -> Tensor:
         """Rows at ``index``, densified and moved to the device."""
@@ -91,7 +92,32 @@ class StreamedRows:
         dense = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
         if not dense.flags.writeable or min(dense.strides) < 0:
             dense = dense.copy()  # torch shares memory only with arrays it could write to
-        return torch.from_numpy(_torch_compatible(dense)).to(self.device)
+        tensor = torch.from_numpy(_torch_compatible(dense))
+        return tensor.to(self.device) if self._staging is None else self._staging.send(tensor)
+
+
+class _Staging:
+    """Page-locked memory on the way to a GPU: filled by all cores, sent while the next block is filled."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._buffers: list[Tensor | None] = [None, None]
+        self._sent = [torch.cuda.Event(), torch.cuda.Event()]  # type: ignore[no-untyped-call]
+        self._turn = 0
+
+    def send(self, tensor: Tensor) -> Tensor:
+        """The tensor on the GPU; the copy is queued, not waited for."""
+        self._turn = 1 - self._turn
+        self._sent[self._turn].synchronize()
+        buffer = self._buffers[self._turn]
+        if buffer is None or buffer.dtype != tensor.dtype or buffer.numel() < tensor.numel():
+            buffer = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=True)
+            self._buffers[self._turn] = buffer
+        filled = buffer[: tensor.numel()].view(tensor.shape)
+        filled.copy_(tensor)
+        sent = filled.to(self._device, non_blocking=True)
+        self._sent[self._turn].record()
+        return sent
 
 
 def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = True) -> RowSource:
@@ -99,12 +125,14 @@ def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = Tr
 
     Parameters
     ----------
-    X : NumPy array, memory map or CSR matrix
+    X : NumPy array, memory map, CSR matrix, or a tensor that lies on a GPU
     scaling : Scaling
     device : torch.device
     keep : bool, default=True
         Whether rows are needed again and again, so that a GPU should hold them.
     """
+    if isinstance(X, Tensor):
+        return ResidentRows(X.to(device), scaling)
     is_cpu = device.type == "cpu"
     if sparse.issparse(X) or not (is_cpu or (keep and _fits(X, device))):
         return StreamedRows(X, scaling, device)

@@ -1,0 +1,107 @@
+"""How long the main jobs take on this machine, from arrays in memory to labels out.
+
+    PYTHONPATH=src SPHEREPAIR_DATA=folder python bench/goals.py --seeds 0 1 2 --stages
+
+FashionMNIST: the paper's whole protocol with 10,000 pairs, default settings with 10,000 and with 1,000
+pairs, ``refine`` with 500 more, labels of rows never seen. Whatever is compiled or captured on the way
+counts; the first seed of a fresh process is the honest one. ``--stages`` adds the time of each stage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+import spherepair
+from spherepair import Constraints, SpherePair
+from spherepair.datasets import load_dataset
+from spherepair.metrics import clustering_accuracy
+
+JOBS = ("paper", "default", "few", "refine", "predict")
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    started = time.perf_counter()
+    result = work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return result, time.perf_counter() - started
+
+
+def stages(model: SpherePair) -> str:
+    names = dict.fromkeys(record["stage"] for record in model.history_)
+    return ", ".join(
+        f"{name} {sum(r['seconds'] for r in model.history_ if r['stage'] == name):.1f} s"
+        f" ({sum(r['stage'] == name for r in model.history_)} epochs)"
+        for name in names
+    )
+
+
+def fit_and_label(model: SpherePair, data: Any, pairs: Constraints) -> np.ndarray:
+    return model.fit(data.X_train, constraints=pairs).predict(data.X_test)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--stages", action="store_true")
+    args = parser.parse_args()
+    where = (
+        torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} threads"
+    )
+    print(f"spherepair {spherepair.__version__}, torch {torch.__version__}, {where}")
+    data = load_dataset("fashion_mnist")
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+    def report(title: str, scores: list[float], seconds: list[float]) -> None:
+        accuracy = f"test ACC {np.mean(scores):.1f} ± {np.std(scores):.1f}"
+        print(f"{title:28s} {accuracy}  {', '.join(f'{s:.1f}' for s in seconds)} s", flush=True)
+
+    jobs = [
+        ("paper", "paper's protocol, 10k pairs", SpherePair.paper, 10_000),
+        ("default", "default, 10k pairs", SpherePair, 10_000),
+        ("few", "default, 1k pairs", SpherePair, 1000),
+    ]
+    model = None
+    for job, title, build, n_pairs in jobs:
+        if job not in args.jobs:
+            continue
+        scores, seconds = [], []
+        for seed in args.seeds:
+            pairs = Constraints.from_labels(data.y_train, n_pairs, random_state=seed)
+            fresh = build(10, random_state=seed, progress=False)
+            labels, took = timed(lambda fresh=fresh, pairs=pairs: fit_and_label(fresh, data, pairs))
+            scores.append(100 * clustering_accuracy(data.y_test, labels))
+            seconds.append(took)
+            model = fresh if job != "few" else model
+            if args.stages:
+                print(f"  seed {seed}: {stages(fresh)}", flush=True)
+        report(title, scores, seconds)
+    if model is not None and "refine" in args.jobs:
+        more = Constraints.from_labels(data.y_train, 500, random_state=10_000)
+        _, took = timed(lambda: model.refine(more))
+        report(
+            "refine with 500 more",
+            [100 * clustering_accuracy(data.y_test, model.predict(data.X_test))],
+            [took],
+        )
+    if model is not None and "predict" in args.jobs:
+        rows = np.tile(data.X_test, (20, 1))
+        model.predict(rows[:10_000])
+        _, took = timed(lambda: model.predict(rows))
+        print(f"{'predict':28s} {len(rows) / took:,.0f} rows/s ({len(rows)} rows x {rows.shape[1]})")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"peak memory of the process {peak:.2f} GiB, of which before the first fit {resident:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()

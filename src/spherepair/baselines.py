@@ -1,0 +1,13 @@
+"""The six methods that the paper compares SpherePair with, on the same engine and interface.
+
+``docs/methods.md`` says what each optimises, what it has to know and when to use it.
+"""
+
+from spherepair.estimators.autoembedder import AutoEmbedder
+from spherepair.estimators.cidec import CIDEC
+from spherepair.estimators.dcgmm import DCGMM
+from spherepair.estimators.sdec import SDEC
+from spherepair.estimators.vanilla_dcc import VanillaDCC
+from spherepair.estimators.volmax_dcc import VolMaxDCC
+
+__all__ = ["CIDEC", "DCGMM", "SDEC", "AutoEmbedder", "VanillaDCC", "VolMaxDCC"]

@@ -1,0 +1,79 @@
+"""What a result was made with: versions, device and commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from spherepair.version import __version__
+
+#: Where the sources have no history (a copy on another machine), this says which commit they are.
+COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")
+
+
+def describe_environment() -> dict[str, object]:
+    """Versions, device and commit as plain values.
+
+    Examples
+    --------
+    >>> sorted(describe_environment())
+    ['commit', 'device', 'threads', 'versions']
+    """
+    return {
+        "versions": {"spherepair": __version__, "python": platform.python_version(), **_versions()},
+        "device": device_name(),
+        "threads": torch.get_num_threads(),
+        "commit": commit(),
+    }
+
+
+def device_name() -> str:
+    """The GPU's name, or the kind of processor."""
+    if torch.cuda.is_available():
+        return str(torch.cuda.get_device_name())
+    return f"processor ({platform.machine()})"
+
+
+def commit() -> str | None:
+    """The commit of the sources; "+" follows where they were changed since, None where nobody knows."""
+    stated = os.environ.get(COMMIT_VARIABLE)
+    if stated:
+        return stated
+    here = Path(__file__)
+    # Tracked: a package installed inside somebody else's checkout has not got that commit.
+    if _git("ls-files", "--error-unmatch", here.name) is None:
+        return None
+    head = _git("rev-parse", "--short=12", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(here.parents[1]))
+    return None if head is None else head + ("+" if changed else "")
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

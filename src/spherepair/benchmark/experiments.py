@@ -1,0 +1,226 @@
+"""An experiment is a document: which table or figure, the command, what to expect, then the grid.
+
+It is written in TOML. Those of the paper ship with the package (``configs/``) and go by their names; any
+other is a path.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from spherepair.errors import InvalidParameterError
+
+#: What a run can be asked for beyond its scores.
+MEASURES = ("scores", "n_clusters", "clustering", "tail_angles", "snapshots", "projection")
+METRICS = ("ACC", "NMI", "ARI")
+PARTS = ("train", "test")
+#: The experiments of the paper in the order in which they are listed and reported; others follow.
+ORDER = (
+    *("main", "ward", "imbalance", "tsne", "number", "tail_ratio", "embedding_dim", "cifar100"),
+    *("reconstruction", "networks", "times", "sphere"),
+)
+#: How results can be laid out in the report.
+LAYOUTS = ("comparison", "sweep", "imbalance", "n_clusters", "tail_angles", "times", "pictures")
+
+
+@dataclass(frozen=True)
+class DatasetChoice:
+    """A data set of the grid, perhaps some of its classes only, with parameters for all methods."""
+
+    name: str
+    label: str
+    classes: tuple[int, ...] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """A method of the grid.
+
+    Attributes
+    ----------
+    label : str
+        Its name in tables.
+    estimator : str
+        Name of an estimator, ``"SpherePair"``, or of one of its protocols, ``"SpherePair.paper"``.
+    paper : str or None
+        The row of the paper's tables it stands beside.
+    parameters : mapping
+        Overrides; ``"none"`` stands for None, and a table with ``kind`` for a pretraining of its own.
+    for_dataset : mapping
+        Overrides for one data set each.
+    """
+
+    label: str
+    estimator: str
+    paper: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    for_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: a document and a grid.
+
+    Attributes
+    ----------
+    pairs : tuple of int
+        Numbers of random pairs.
+    imbalanced : tuple of int
+        Sizes n of IMB0; each stands for three sets, of n, 5 n and 10 n pairs.
+    levels : tuple of int
+        Which of the three.
+    sweep : mapping
+        Values of parameters that are tried one after another.
+    stand_ins : mapping
+        Data sets that only stand in for one of the paper's, and for which; rankings are compared there.
+    """
+
+    id: str
+    title: str
+    paper: str
+    command: str
+    expected_time: str
+    expected_result: str
+    layout: str
+    datasets: tuple[DatasetChoice, ...]
+    methods: tuple[MethodChoice, ...]
+    seeds: tuple[int, ...]
+    pairs: tuple[int, ...] = ()
+    imbalanced: tuple[int, ...] = ()
+    levels: tuple[int, ...] = (0, 1, 2)
+    sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    measure: tuple[str, ...] = ("scores",)
+    metrics: tuple[str, ...] = ("ACC",)
+    parts: tuple[str, ...] = ("test",)
+    tail_ratios: tuple[float, ...] = (0.05,)
+    paper_table: str = ""
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+
+
+def list_experiments() -> list[Experiment]:
+    """The experiments that ship with the package, in the order of the paper.
+
+    Examples
+    --------
+    >>> "toy" in [experiment.id for experiment in list_experiments()]
+    True
+    """
+    return in_order([_parse(name, text) for name, text in _shipped().items()])
+
+
+def in_order(experiments: Iterable[Experiment]) -> list[Experiment]:
+    """Experiments in the order of the paper, others after them by name."""
+    return sorted(experiments, key=lambda e: (ORDER.index(e.id) if e.id in ORDER else len(ORDER), e.id))
+
+
+def read_experiment(name: str | os.PathLike[str]) -> Experiment:
+    """An experiment by its name in the package, or from a TOML file.
+
+    Examples
+    --------
+    >>> read_experiment("toy").datasets[0].name
+    'digits'
+    """
+    shipped = _shipped()
+    if str(name) in shipped:
+        return _parse(str(name), shipped[str(name)])
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return _parse(str(path), path.read_text(encoding="utf-8"))
+    close = difflib.get_close_matches(str(name), shipped, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise InvalidParameterError(
+        f"experiment must be one of {', '.join(sorted(shipped))} or a .toml file, got {str(name)!r} "
+        f"instead.{hint}"
+    )
+
+
+def _shipped() -> dict[str, str]:
+    folder = resources.files("spherepair.benchmark") / "configs"
+    files = (entry for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return {entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8") for entry in files}
+
+
+def _parse(source: str, text: str) -> Experiment:
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidParameterError(f"{source} is not TOML: {error}.") from error
+    try:
+        return _experiment(content, text)
+    except InvalidParameterError as error:
+        raise InvalidParameterError(f"{source}: {error}") from error
+
+
+def _experiment(content: dict[str, Any], text: str) -> Experiment:
+    _check_keys(content, set(Experiment.__dataclass_fields__) - {"text"}, where="the experiment")
+    missing = [name for name in _NEEDED if name not in content]
+    if missing:
+        raise InvalidParameterError(f"{missing[0]} is missing; give {missing[0]} = ...")
+    fields = {name: _frozen(value) for name, value in content.items()}
+    fields["datasets"] = tuple(_dataset(entry) for entry in content["datasets"])
+    fields["methods"] = tuple(_method(entry) for entry in content["methods"])
+    experiment = Experiment(**fields, text=text)
+    _check_words(experiment)
+    return experiment
+
+
+#: What every document must say.
+_NEEDED = (
+    *("id", "title", "paper", "command", "expected_time", "expected_result"),
+    *("layout", "datasets", "methods", "seeds"),
+)
+
+
+def _dataset(entry: str | dict[str, Any]) -> DatasetChoice:
+    if isinstance(entry, str):
+        return DatasetChoice(entry, entry)
+    _check_keys(entry, set(DatasetChoice.__dataclass_fields__), where="a data set")
+    fields = {"label": entry.get("name"), **{name: _frozen(value) for name, value in entry.items()}}
+    return DatasetChoice(**fields)
+
+
+def _method(entry: dict[str, Any]) -> MethodChoice:
+    _check_keys(entry, set(MethodChoice.__dataclass_fields__), where="a method")
+    return MethodChoice(**entry)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _check_keys(content: Any, known: set[str], *, where: str) -> None:
+    if not isinstance(content, dict):
+        raise InvalidParameterError(f"{where} must be a table, got {content!r} instead.")
+    unknown = sorted(set(content) - known)
+    if unknown:
+        raise InvalidParameterError(f"{where} has no {unknown[0]!r}; it may have {', '.join(sorted(known))}.")
+
+
+def _check_words(experiment: Experiment) -> None:
+    words = (
+        ("layout", (experiment.layout,), LAYOUTS),
+        ("measure", experiment.measure, MEASURES),
+        ("metrics", experiment.metrics, METRICS),
+        ("parts", experiment.parts, PARTS),
+    )
+    for name, given, known in words:
+        unknown = [word for word in given if word not in known]
+        if unknown:
+            raise InvalidParameterError(f"{name} must be of {', '.join(known)}, got {unknown[0]!r} instead.")
+    if not (experiment.pairs or experiment.imbalanced):
+        raise InvalidParameterError("pairs or imbalanced must name at least one number of pairs.")
+    if not set(experiment.levels) <= {0, 1, 2}:
+        raise InvalidParameterError(f"levels must be of 0, 1, 2, got {list(experiment.levels)} instead.")
+    labels = [method.label for method in experiment.methods]
+    if len(set(labels)) < len(labels):
+        raise InvalidParameterError(f"methods need different labels, got {labels} instead.")

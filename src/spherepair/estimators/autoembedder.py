@@ -1,0 +1,253 @@
+"""AutoEmbedder: a Euclidean embedding by truncated margins, cut into clusters afterwards.
+
+    minimise  mean of min(d, α₂)² over must-links and (α₁ - min(d, α₁))² over cannot-links
+
+then k-means or Ward. Reference: Ohi et al., "AutoEmbedder: a semi-supervised DNN embedding system for
+clustering", Knowledge-Based Systems 2020; in the SpherePair paper's appendix "Baselines".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import HasMethods, StrOptions
+from torch import Tensor, nn
+
+from spherepair.estimators.base import Job
+from spherepair.estimators.embedding import EmbeddingClusterer
+from spherepair.estimators.parameters import (
+    EMBEDDING_PARAMETERS,
+    POSITIVE,
+    TRAINING_PARAMETERS,
+    embedding_size,
+    hidden_sizes,
+)
+from spherepair.estimators.searching import search_settings
+from spherepair.estimators.sweeps import pair_sweep
+from spherepair.losses.margin import margin_pair_loss
+from spherepair.networks.twin import TwinEncoder, build_twin
+from spherepair.training.batches import Batch, Batches, PairTensors
+from spherepair.training.engine import Objective, Recipe
+from spherepair.training.pretraining import PRETRAINING
+from spherepair.training.randomness import torch_generator
+from spherepair.training.stopping import StoppingRule
+
+#: The values among which the paper searched (α₁ and α₂), and those it chose for MNIST.
+MARGINS, CAPS = (1, 10, 50, 100, 500, 1000, 5000), (100, 1000, 10_000)
+USUAL_MARGIN, USUAL_CAP = 100.0, 10_000.0
+
+
+class AutoEmbedderObjective(Objective):
+    """One named term: ``pairs``, the margin loss between the two branches.
+
+    Parameters
+    ----------
+    network : TwinEncoder
+    """
+
+    def __init__(self, network: TwinEncoder) -> None:
+        super().__init__()
+        self.network = network
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """Left ends through the first branch, right ends through the second."""
+        left, right, _ = batch.split(batch.x)
+        network = self.network
+        loss = margin_pair_loss(
+            network.encode(left),
+            network.encode_right(right),
+            batch.is_must_link,
+            margin=network.margin,
+            cap=network.cap,
+            weight=batch.pair_weight,
+        )
+        return {"pairs": loss}
+
+    def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
+        """Both encoders; nothing is reconstructed."""
+        return [(list(self.network.encoder_parameters()), 1.0)]
+
+
+class AutoEmbedder(EmbeddingClusterer):
+    """Constrained clustering with a Euclidean pair embedding.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters (K).
+    embedding_dim : int or "auto", default="auto"
+        Dimensions of the embedding (D); ``"auto"`` is at least ten and at least K.
+    hidden_dims : sequence of int or {"compact", "standard", "deep"}, default=(500, 500, 2000)
+        Sizes of the encoder's hidden layers; the decoder of the pretraining mirrors them.
+    margin : float or "search", default=100.0
+        Cannot-linked rows are pushed at least this far apart (α₁). The paper has 100 for MNIST, 50 for
+        FashionMNIST and STL-10, 10 for ImageNet-10 and RCV1-10, 500 for its other data.
+    cap : float or "search", default=10_000.0
+        Must-linked rows further apart than this are given up (α₂). ``"search"`` tries the paper's
+        grid and keeps the values whose clusters satisfy most of the pairs that were held out, see
+        ``margin_`` and ``cap_``.
+    tied : bool, default=False
+        Whether both ends of a pair pass the same encoder. The published experiments have two, of which
+        pretraining touches the first only; tied ones are the fairer rival.
+    pretraining : {"joint", "stacked"} or None, default="joint"
+        How the first encoder is prepared before it sees pairs.
+    scaling : {"auto", "standard", "none"}, default="auto"
+        How columns are put on a common footing; learned on fit and saved with the model.
+    clustering : {"kmeans", "ward"} or scikit-learn clusterer, default="kmeans"
+        What cuts the embedding into clusters.
+    batch_size, max_epochs, learning_rate
+        As in :class:`spherepair.SpherePair`.
+    stopping : {"fixed", "paper", …} or StoppingRule, default="fixed"
+        When to stop before ``max_epochs``.
+    on_conflict, checkpoint, device, precision, random_state, progress
+        As in :class:`spherepair.SpherePair`.
+
+    Attributes
+    ----------
+    margin_, cap_ : float
+        The margins that were used.
+    labels_, n_clusters_, embedding_, cluster_centers_, history_, constraints_, network_
+        As in :class:`spherepair.SpherePair`, but for embeddings and centres of any length.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from spherepair import Constraints
+    >>> X, y = make_blobs(150, centers=3, random_state=0)
+    >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
+    >>> model = AutoEmbedder(3, hidden_dims=(32,), margin=10.0, max_epochs=50, random_state=0)
+    >>> model.fit(X, constraints=pairs).predict(X[:5]).shape
+    (5,)
+    """
+
+    #: For :meth:`count_clusters`, whose default this is.
+    tail_ratio: ClassVar[float] = 0.05
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **EMBEDDING_PARAMETERS,
+        **TRAINING_PARAMETERS,
+        "margin": [POSITIVE, StrOptions({"search"})],
+        "cap": [POSITIVE, StrOptions({"search"})],
+        "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
+        "tied": ["boolean"],
+        "clustering": [StrOptions({"kmeans", "ward"}), HasMethods(["fit_predict"])],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        embedding_dim: int | str = "auto",
+        hidden_dims: Sequence[int] | str = (500, 500, 2000),
+        margin: float | str = USUAL_MARGIN,
+        cap: float | str = USUAL_CAP,
+        tied: bool = False,
+        pretraining: Any = "joint",
+        scaling: str = "auto",
+        clustering: Any = "kmeans",
+        batch_size: int = 256,
+        max_epochs: int = 300,
+        learning_rate: float = 1e-3,
+        stopping: str | StoppingRule = "fixed",
+        on_conflict: str = "raise",
+        checkpoint: str | Path | None = None,
+        device: str | torch.device = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        progress: Any = "auto",
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.embedding_dim = embedding_dim
+        self.hidden_dims = hidden_dims
+        self.margin = margin
+        self.cap = cap
+        self.tied = tied
+        self.pretraining = pretraining
+        self.scaling = scaling
+        self.clustering = clustering
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.learning_rate = learning_rate
+        self.stopping = stopping
+        self.on_conflict = on_conflict
+        self.checkpoint = checkpoint
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.progress = progress
+
+    @classmethod
+    def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
+        """The protocol of the paper's experiments: stacked pretraining, no scaling, 300 epochs.
+
+        Examples
+        --------
+        >>> AutoEmbedder.paper(10).pretraining
+        'stacked'
+        """
+        protocol = {"pretraining": "stacked", "scaling": "none", "stopping": "fixed"}
+        return cls(n_clusters, **(protocol | overrides))
+
+    @property
+    def margin_(self) -> float:
+        """The distance to which cannot-linked rows were pushed apart (α₁), given or found."""
+        return float(self._fitted_network().margin)
+
+    @property
+    def cap_(self) -> float:
+        """The distance beyond which must-linked rows were given up (α₂), given or found."""
+        return float(self._fitted_network().cap)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        hidden_sizes(self.hidden_dims)
+
+    def _choose_embedding_dim(self, n_features: int) -> int:
+        return embedding_size(self.embedding_dim, self.n_clusters)
+
+    def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> TwinEncoder:
+        return build_twin(
+            n_features,
+            embedding_dim,
+            hidden_dims=hidden_sizes(self.hidden_dims),
+            tied=self.tied,
+            margin=USUAL_MARGIN if self.margin == "search" else float(self.margin),
+            cap=USUAL_CAP if self.cap == "search" else float(self.cap),
+            generator=torch_generator(seed, "network"),
+        )
+
+    def _pretrain(self, job: Job) -> None:
+        if self.pretraining is None:
+            return
+        method = PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
+        method.run(job.network.autoencoder, job.rows, job.session)
+
+    def _initialise(self, job: Job) -> None:
+        if "search" not in (self.margin, self.cap):
+            return
+        margins = MARGINS if self.margin == "search" else (self.margin,)
+        caps = CAPS if self.cap == "search" else (self.cap,)
+        candidates = [{"margin": float(a), "cap": float(b)} for a, b in product(margins, caps)]
+        search_settings(self, job, candidates)
+
+    def _build_objective(self, job: Job) -> Objective:
+        return AutoEmbedderObjective(job.network)
+
+    def _recipe(self) -> Recipe:
+        return Recipe(learning_rate=self.learning_rate)
+
+    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
+        pairs = _shuffle_sides(job.pair_tensors(), torch_generator(job.session.seed, "sides"))
+        return [pair_sweep(job, stage, batch_size=self.batch_size, pairs=pairs)]
+
+
+def _shuffle_sides(pairs: PairTensors, generator: torch.Generator) -> PairTensors:
+    """Turn half of the pairs round: lists of pairs often have the smaller position on the left."""
+    is_turned = torch.rand(len(pairs), generator=generator) < 0.5
+    left = torch.where(is_turned, pairs.right, pairs.left)
+    right = torch.where(is_turned, pairs.left, pairs.right)
+    return PairTensors(left, right, pairs.is_must_link, pairs.weight)

@@ -1,0 +1,123 @@
+"""What DCGMM does before it trains: choose a likelihood, train a plain autoencoder, fit a first mixture."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from torch import Tensor, nn
+
+from spherepair.errors import InvalidParameterError
+from spherepair.losses.mixture import row_error
+from spherepair.networks.mixture import MixtureVAE
+from spherepair.training.batches import Batch
+from spherepair.training.engine import Objective
+from spherepair.training.rows import RowSource, blocks
+
+#: Rows on which the mixture is fitted; more do not move it.
+SAMPLE_ROWS = 20_000
+#: Columns share a maximum if half of those that are not empty come this close to it.
+SHARED_MAXIMUM = 0.9
+
+
+class AutoencodingObjective(Objective):
+    """Mean head and decoder as a plain autoencoder, without noise and divergence.
+
+    Parameters
+    ----------
+    network : MixtureVAE
+    """
+
+    def __init__(self, network: MixtureVAE) -> None:
+        super().__init__()
+        self.network = network
+        self._is_bernoulli = bool(network.is_bernoulli)
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """One term, the error of a feature: the published rate was chosen for their mean."""
+        decoded, target = self.network.decode(self.network.encode(batch.x)), batch.x / self.network.ceiling
+        error = row_error(decoded, target, weight=batch.row_weight, is_bernoulli=self._is_bernoulli)
+        return {"reconstruction": error / batch.x.shape[1]}
+
+    def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
+        """All but the variance head and the mixture, which have no part in this stage."""
+        parts = (self.network.hidden, self.network.mean_head, self.network.decoder)
+        return [([parameter for part in parts for parameter in part.parameters()], 1.0)]
+
+
+@dataclass(frozen=True)
+class MixtureStart:
+    """Components of a diagonal Gaussian mixture: centres and log-variances, each (K, D)."""
+
+    centers: NDArray[np.float32]
+    log_variances: NDArray[np.float32]
+
+
+def fit_mixture(embedding: NDArray[np.float32], n_clusters: int, *, seed: int) -> MixtureStart:
+    """Fit a diagonal Gaussian mixture to (a sample of) embeddings, the best of three starts.
+
+    Parameters
+    ----------
+    embedding : ndarray of shape (n, D)
+    n_clusters : int
+    seed : int
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [0.1], [5.0], [5.1]], dtype=np.float32)
+    >>> sorted(fit_mixture(rows, 2, seed=0).centers[:, 0].round(2).tolist())
+    [0.05000000074505806, 5.050000190734863]
+    """
+    rng = np.random.RandomState(seed % 2**32)
+    if len(embedding) > SAMPLE_ROWS:
+        embedding = embedding[np.sort(rng.permutation(len(embedding))[:SAMPLE_ROWS])]
+    mixture = GaussianMixture(n_clusters, covariance_type="diag", n_init=3, random_state=rng)
+    # One thread: scikit-learn's k-means inside adds up centres in the order in which threads finish.
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be an optimum
+        mixture.fit(embedding.astype(np.float64))
+    return MixtureStart(mixture.means_.astype(np.float32), np.log(mixture.covariances_).astype(np.float32))
+
+
+def pixel_ceiling(rows: RowSource, likelihood: str) -> float | None:
+    """The largest value, by which rows are divided for a Bernoulli likelihood; ``None`` for a Gaussian.
+
+    Parameters
+    ----------
+    rows : RowSource
+    likelihood : {"auto", "bernoulli", "gaussian"}
+    """
+    if likelihood == "gaussian":
+        return None
+    smallest, largest = _column_ranges(rows)
+    top = float(largest.max())
+    if likelihood == "auto":
+        return top if bool(smallest.min() >= 0) and _share_maximum(largest) else None
+    if bool(smallest.min() < 0) or top <= 0:
+        raise InvalidParameterError(
+            "likelihood='bernoulli' needs rows without negative values and not all zero after scaling, got "
+            f"values from {float(smallest.min()):g} to {top:g}; use scaling='none' or likelihood='gaussian'."
+        )
+    return top
+
+
+def _column_ranges(rows: RowSource) -> tuple[Tensor, Tensor]:
+    """Smallest and largest value of every column."""
+    smallest = torch.full((rows.n_features,), torch.inf, device=rows.device)
+    largest = -smallest
+    for start, stop in blocks(rows.n_rows, 8192):
+        block = rows.block(start, stop)
+        smallest = torch.minimum(smallest, block.amin(dim=0))
+        largest = torch.maximum(largest, block.amax(dim=0))
+    return smallest, largest
+
+
+def _share_maximum(largest: Tensor) -> bool:
+    used = largest[largest > 0]
+    return len(used) > 0 and bool(used.median() >= SHARED_MAXIMUM * largest.max())

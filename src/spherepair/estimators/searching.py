@@ -1,0 +1,84 @@
+"""Choosing a setting of a method by pairs that were held out, where it was given as ``"search"``.
+
+Every candidate is trained on 80 % of the pairs, from the same weights; the one whose clusters satisfy
+the largest share of the other pairs wins, the first of them on a tie.
+
+Differs from the paper: there the accuracy on 1,000 rows with known classes decides. Here classes are
+never used, since a user of constrained clustering has none.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from spherepair.constraints import Constraints
+from spherepair.estimators.base import DeepConstrainedClusterer, Job
+from spherepair.metrics import pair_satisfaction
+from spherepair.training.embedding import map_rows
+from spherepair.training.randomness import derive_seed
+from spherepair.training.session import Session
+from spherepair.training.stopping import resolve_stopping
+
+SEARCH_STAGE = "search"
+HELD_OUT_SHARE = 0.2
+
+#: Values of buffers of the network by their names.
+Candidate = Mapping[str, float]
+
+
+def search_settings(
+    estimator: DeepConstrainedClusterer, job: Job, candidates: Sequence[Candidate]
+) -> list[float]:
+    """Put the best candidate into the buffers of ``job.network``, and return all scores.
+
+    With a single pair nothing can be held out, and the network keeps what it has.
+
+    Parameters
+    ----------
+    estimator : DeepConstrainedClusterer
+    job : Job
+    candidates : sequence of mappings
+        Names and values of scalar buffers of the network.
+    """
+    if len(job.pairs) < 2:
+        return []
+    kept, held_out = split_pairs(job.pairs, seed=job.session.seed)
+    scores = [_score(estimator, _trial(estimator, job, kept, chosen), held_out) for chosen in candidates]
+    _fill(job, candidates[int(np.argmax(scores))])
+    return scores
+
+
+def split_pairs(pairs: Constraints, *, seed: int) -> tuple[Constraints, Constraints]:
+    """80 % of the pairs at random, and the others; at least one each."""
+    order = np.random.default_rng(derive_seed(seed, SEARCH_STAGE)).permutation(len(pairs))
+    n_held_out = max(1, round(HELD_OUT_SHARE * len(pairs)))
+    return pairs[np.sort(order[n_held_out:])], pairs[np.sort(order[:n_held_out])]
+
+
+def _trial(estimator: DeepConstrainedClusterer, job: Job, kept: Constraints, candidate: Candidate) -> Job:
+    network = copy.deepcopy(job.network)
+    session = Session(network, estimator._hardware, job.session.seed, monitors=estimator._monitors())
+    trial = Job(job.rows, kept, network, session)
+    _fill(trial, candidate)
+    return trial
+
+
+def _score(estimator: DeepConstrainedClusterer, trial: Job, held_out: Constraints) -> float:
+    estimator._train(trial, SEARCH_STAGE, estimator.max_epochs, resolve_stopping(estimator.stopping))
+    network = trial.network.eval()
+    embedding = map_rows(lambda x: estimator._embed(network, x), trial.rows, estimator._hardware)
+    labels = estimator._cluster(trial, embedding)[0].labels
+    kept = pair_satisfaction(
+        labels, held_out.left, held_out.right, held_out.is_must_link, weight=held_out.weight
+    )
+    return kept.total
+
+
+@torch.no_grad()
+def _fill(job: Job, candidate: Candidate) -> None:
+    for name, value in candidate.items():
+        job.network.get_buffer(name).fill_(value)

@@ -1,0 +1,184 @@
+"""VanillaDCC: a plain classifier trained on nothing but the likelihood of pairs.
+
+    minimise  mean of -log s over must-links and -log(1 - s) over cannot-links,   s = Σ_k q_ak q_bk
+
+Reference: Hsu et al., "Multi-class classification without multi-class labels", ICLR 2019; in the
+SpherePair paper's appendix "Baselines".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spherepair.estimators.assigning import AssigningClusterer, AssigningObjective
+from spherepair.estimators.base import Job
+from spherepair.estimators.parameters import EMBEDDING_PARAMETERS, TRAINING_PARAMETERS, hidden_sizes
+from spherepair.estimators.sweeps import pair_sweep
+from spherepair.losses.pair_likelihood import pair_likelihood_loss
+from spherepair.networks.classifier import Classifier, classifier_body
+from spherepair.training.batches import Batch, Batches
+from spherepair.training.engine import Objective
+from spherepair.training.hardware import Hardware
+from spherepair.training.randomness import torch_generator
+from spherepair.training.rows import RowSource
+from spherepair.training.stopping import StoppingRule
+
+
+class VanillaDCCObjective(AssigningObjective):
+    """One named term: ``pairs``, the pair likelihood loss.
+
+    Parameters
+    ----------
+    network : Classifier
+    rows : RowSource
+    hardware : Hardware
+    batch_norm : bool
+        Whether the network has batch normalisation, whose statistics are those of either side of the
+        pairs for itself.
+    """
+
+    def __init__(self, network: Classifier, rows: RowSource, hardware: Hardware, *, batch_norm: bool) -> None:
+        super().__init__(network, rows, hardware, matched=True)
+        self._batch_norm = batch_norm
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """How likely the links are, given the cluster probabilities of their ends."""
+        left, right, _ = batch.split(self.encode(batch))
+        return {
+            "pairs": pair_likelihood_loss(left, right, batch.is_must_link, weight=batch.pair_weight),
+        }
+
+    def encode(self, batch: Batch) -> Tensor:
+        """Logits of all rows of a batch; in one pass unless batch normalisation forbids it."""
+        # A single pair would leave one row on either side, which has no variance to be normalised by.
+        if not self._batch_norm or len(batch.is_must_link) < 2:
+            logits: Tensor = self.network.encode(batch.x)
+            return logits
+        return torch.cat([self.network.encode(part) for part in batch.split(batch.x) if len(part)])
+
+
+class VanillaDCC(AssigningClusterer):
+    """Deep constrained clustering by the likelihood of pairs alone.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters (K).
+    hidden_dims : sequence of int, default=(512, 512)
+        Sizes of the hidden layers.
+    batch_norm : bool, default=False
+        Normalise hidden layers by the statistics of the batch.
+    scaling : {"auto", "standard", "none"}, default="auto"
+        How columns are put on a common footing; learned on fit and saved with the model.
+    batch_size : int, default=256
+        Pairs per step.
+    max_epochs : int, default=300
+        Upper limit of epochs.
+    learning_rate : float, default=1e-3
+        Of Adam.
+    stopping : {"stable-labels", "fixed", …} or StoppingRule, default="stable-labels"
+        When to stop before ``max_epochs``: once less than 0.1 % of the rows change their cluster.
+    on_conflict, checkpoint, device, precision, random_state, progress
+        As in :class:`spherepair.SpherePair`.
+
+    Attributes
+    ----------
+    labels_, n_clusters_, history_, constraints_, network_
+        As in :class:`spherepair.SpherePair`.
+    embedding_ : ndarray of shape (n_rows, n_clusters)
+        Unnormalised log-probabilities of the clusters.
+    cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
+        Mean embedding of each cluster.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from spherepair import Constraints
+    >>> X, y = make_blobs(150, centers=3, random_state=0)
+    >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
+    >>> model = VanillaDCC(3, hidden_dims=(32,), random_state=0).fit(X, constraints=pairs)
+    >>> model.predict_proba(X[:5]).shape
+    (5, 3)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **TRAINING_PARAMETERS,
+        "n_clusters": EMBEDDING_PARAMETERS["n_clusters"],
+        "hidden_dims": EMBEDDING_PARAMETERS["hidden_dims"],
+        "batch_norm": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        hidden_dims: Sequence[int] | str = (512, 512),
+        batch_norm: bool = False,
+        scaling: str = "auto",
+        batch_size: int = 256,
+        max_epochs: int = 300,
+        learning_rate: float = 1e-3,
+        stopping: str | StoppingRule = "stable-labels",
+        on_conflict: str = "raise",
+        checkpoint: str | Path | None = None,
+        device: str | torch.device = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        progress: Any = "auto",
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.hidden_dims = hidden_dims
+        self.batch_norm = batch_norm
+        self.scaling = scaling
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.learning_rate = learning_rate
+        self.stopping = stopping
+        self.on_conflict = on_conflict
+        self.checkpoint = checkpoint
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.progress = progress
+
+    @classmethod
+    def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
+        """The protocol of the paper's experiments: no scaling, the rest as by default.
+
+        Examples
+        --------
+        >>> VanillaDCC.paper(10).scaling
+        'none'
+        """
+        return cls(n_clusters, **({"scaling": "none"} | overrides))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        hidden_sizes(self.hidden_dims)
+
+    def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> Classifier:
+        return Classifier(
+            classifier_body(
+                n_features,
+                embedding_dim,
+                hidden_dims=hidden_sizes(self.hidden_dims),
+                batch_norm=self.batch_norm,
+                generator=torch_generator(seed, "network"),
+            )
+        )
+
+    def _build_objective(self, job: Job) -> Objective:
+        return VanillaDCCObjective(job.network, job.rows, self._hardware, batch_norm=self.batch_norm)
+
+    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
+        return [pair_sweep(job, stage, batch_size=self.batch_size)]
+
+    def _train(self, job: Job, stage: str, max_epochs: int, stopping: StoppingRule) -> None:
+        if len(job.pairs) > 0:  # without pairs there is nothing to optimise
+            super()._train(job, stage, max_epochs, stopping)

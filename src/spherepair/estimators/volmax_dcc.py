@@ -1,0 +1,214 @@
+"""VolMaxDCC: a classifier on pairs that may be wrong, kept from collapsing by its volume.
+
+    minimise  mean of -log p over must-links and -log(1 - p) over cannot-links - λ log det(Q'Q + 1e-6 I)
+
+with p = q_a' B q_b and B learned along. Reference: Nguyen, Ibrahim and Fu, "Deep clustering with
+incomplete noisy pairwise annotations: a geometric regularization approach", ICML 2023; in the
+SpherePair paper's appendix "Baselines".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from spherepair.estimators.base import CLIP_NORM, Job
+from spherepair.estimators.parameters import NOT_NEGATIVE, POSITIVE, hidden_sizes
+from spherepair.estimators.searching import search_settings
+from spherepair.estimators.sweeps import pair_sweep
+from spherepair.estimators.vanilla_dcc import VanillaDCC, VanillaDCCObjective
+from spherepair.losses.volume import log_volume, noisy_pair_loss
+from spherepair.networks.classifier import NoisyLinkClassifier, classifier_body
+from spherepair.training.batches import Batch, Batches
+from spherepair.training.engine import Objective, Recipe
+from spherepair.training.hardware import Hardware
+from spherepair.training.randomness import torch_generator
+from spherepair.training.rows import RowSource
+from spherepair.training.stopping import StoppingRule
+
+#: The values among which the paper searched, in its order, and the one it chose most often.
+VOLUME_WEIGHTS = (0.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+USUAL_WEIGHT = 1e-4
+
+
+class VolMaxDCCObjective(VanillaDCCObjective):
+    """Named terms: ``pairs`` (through the matrix B) and ``volume``.
+
+    Parameters
+    ----------
+    network : NoisyLinkClassifier
+    rows : RowSource
+    hardware : Hardware
+    batch_norm : bool
+    link_rate_factor : float
+        Learning rate of B relative to that of the network.
+    """
+
+    network: NoisyLinkClassifier
+
+    def __init__(
+        self,
+        network: NoisyLinkClassifier,
+        rows: RowSource,
+        hardware: Hardware,
+        *,
+        batch_norm: bool,
+        link_rate_factor: float,
+    ) -> None:
+        super().__init__(network, rows, hardware, batch_norm=batch_norm)
+        self._link_rate_factor = link_rate_factor
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """Pairs and the rows for the volume go through the network together."""
+        left, right, rows = batch.split(self.encode(batch))
+        pairs = noisy_pair_loss(
+            left,
+            right,
+            batch.is_must_link,
+            link_logits=self.network.link_logits,
+            weight=batch.pair_weight,
+        )
+        volume = log_volume(rows, weight=batch.row_weight)
+        return {"pairs": pairs, "volume": -self.network.volume_weight * volume}
+
+    def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
+        """The network, and B at a rate of its own."""
+        return [
+            (list(self.network.body.parameters()), 1.0),
+            ([self.network.link_logits], self._link_rate_factor),
+        ]
+
+
+class VolMaxDCC(VanillaDCC):
+    """Deep constrained clustering of noisy pairs with volume maximisation.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters (K).
+    hidden_dims : sequence of int, default=(512, 512)
+        Sizes of the hidden layers.
+    volume_weight : float or "search", default=1e-4
+        Weight of the volume (λ). The paper has 1e-2 for MNIST and STL-10, 1e-5 for ImageNet-10 and
+        1e-4 for its other data; ``"search"`` tries its grid and keeps the value whose clusters
+        satisfy most of the pairs that were held out, see ``volume_weight_``.
+    volume_rows : int, default=10_000
+        Rows whose volume is taken, drawn afresh in every step.
+    batch_norm : bool, default=False
+        Normalise hidden layers by the statistics of the batch.
+    batch_size : int, default=128
+        Pairs per step.
+    learning_rate : float, default=0.5
+        Of plain stochastic gradient descent, for the network.
+    link_learning_rate : float, default=0.1
+        The same, for the matrix B.
+    scaling, max_epochs, stopping, on_conflict, checkpoint, device, precision, random_state, progress
+        As in :class:`VanillaDCC`.
+
+    Attributes
+    ----------
+    volume_weight_ : float
+        The weight of the volume that was used.
+    labels_, n_clusters_, history_, constraints_, network_, embedding_, cluster_centers_
+        As in :class:`VanillaDCC`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from spherepair import Constraints
+    >>> X, y = make_blobs(150, centers=3, random_state=0)
+    >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
+    >>> model = VolMaxDCC(3, hidden_dims=(32,), random_state=0).fit(X, constraints=pairs)
+    >>> model.predict_proba(X[:5]).shape
+    (5, 3)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **VanillaDCC._parameter_constraints,
+        "volume_weight": [NOT_NEGATIVE, StrOptions({"search"})],
+        "volume_rows": [Interval(Integral, 2, None, closed="left")],
+        "link_learning_rate": [POSITIVE],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        hidden_dims: Sequence[int] | str = (512, 512),
+        volume_weight: float | str = USUAL_WEIGHT,
+        volume_rows: int = 10_000,
+        batch_norm: bool = False,
+        scaling: str = "auto",
+        batch_size: int = 128,
+        max_epochs: int = 300,
+        learning_rate: float = 0.5,
+        link_learning_rate: float = 0.1,
+        stopping: str | StoppingRule = "stable-labels",
+        on_conflict: str = "raise",
+        checkpoint: str | Path | None = None,
+        device: str | torch.device = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        progress: Any = "auto",
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            hidden_dims=hidden_dims,
+            batch_norm=batch_norm,
+            scaling=scaling,
+            batch_size=batch_size,
+            max_epochs=max_epochs,
+            learning_rate=learning_rate,
+            stopping=stopping,
+            on_conflict=on_conflict,
+            checkpoint=checkpoint,
+            device=device,
+            precision=precision,
+            random_state=random_state,
+            progress=progress,
+        )
+        self.volume_weight = volume_weight
+        self.volume_rows = volume_rows
+        self.link_learning_rate = link_learning_rate
+
+    @property
+    def volume_weight_(self) -> float:
+        """The weight of the volume that was used, given or found."""
+        return float(self._fitted_network().volume_weight)
+
+    def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> NoisyLinkClassifier:
+        body = classifier_body(
+            n_features,
+            embedding_dim,
+            hidden_dims=hidden_sizes(self.hidden_dims),
+            batch_norm=self.batch_norm,
+            generator=torch_generator(seed, "network"),
+        )
+        weight = USUAL_WEIGHT if self.volume_weight == "search" else float(self.volume_weight)
+        return NoisyLinkClassifier(body, embedding_dim, volume_weight=weight)
+
+    def _initialise(self, job: Job) -> None:
+        if self.volume_weight == "search":
+            search_settings(self, job, [{"volume_weight": value} for value in VOLUME_WEIGHTS])
+
+    def _build_objective(self, job: Job) -> Objective:
+        return VolMaxDCCObjective(
+            job.network,
+            job.rows,
+            self._hardware,
+            batch_norm=self.batch_norm,
+            link_rate_factor=self.link_learning_rate / self.learning_rate,
+        )
+
+    def _recipe(self) -> Recipe:
+        return Recipe("sgd", learning_rate=self.learning_rate, clip_norm=CLIP_NORM)
+
+    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
+        return [pair_sweep(job, stage, batch_size=self.batch_size, rows_per_step=self.volume_rows)]

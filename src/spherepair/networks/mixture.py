@@ -1,0 +1,103 @@
+"""A variational autoencoder with a Gaussian mixture over its embedding: the network of DCGMM.
+
+    q(z | x) = N(m(x), exp(v(x))),   p(z | c) = N(μ_c, exp(l_c)),   p(c) = 1/K
+
+The encoder's hidden layers feed two linear heads, m and v; the decoder mirrors encoder and mean head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from spherepair.networks.autoencoder import linear, linear_layers, mlp
+
+#: Added to the variances of the components: one that shrinks to a point would divide by zero.
+VARIANCE_FLOOR = 1e-7
+#: Log-variances are kept within ± this; a row far from all others would overflow exp(v) otherwise.
+LOG_VARIANCE_BOUND = 20.0
+
+
+class MixtureVAE(nn.Module):
+    """Encoder with two heads, decoder and mixture.
+
+    Rows are divided by ``ceiling`` first, so that a Bernoulli decoder sees values in [0, 1]; whether the
+    decoder is one is kept here too, since a saved model must remember both.
+
+    Parameters
+    ----------
+    n_features, embedding_dim, n_clusters : int
+    hidden_dims : sequence of int
+    generator : torch.Generator, optional
+        Of the weights.
+
+    Examples
+    --------
+    >>> network = MixtureVAE(8, 2, 3, hidden_dims=(4,))
+    >>> network.logits(network.encode(torch.zeros(5, 8))).shape
+    torch.Size([5, 3])
+    """
+
+    ceiling: Tensor
+    is_bernoulli: Tensor
+
+    def __init__(
+        self,
+        n_features: int,
+        embedding_dim: int,
+        n_clusters: int,
+        *,
+        hidden_dims: Sequence[int],
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = [n_features, *hidden_dims]
+        self.hidden = (
+            nn.Sequential(*mlp(sizes, generator=generator), nn.ReLU()) if hidden_dims else nn.Identity()
+        )
+        self.mean_head = linear(sizes[-1], embedding_dim, generator=generator)
+        self.variance_head = linear(sizes[-1], embedding_dim, generator=generator)
+        self.decoder = mlp([embedding_dim, *sizes[::-1]], generator=generator)
+        self.centers = nn.Parameter(torch.zeros(n_clusters, embedding_dim))
+        self.log_variances = nn.Parameter(torch.zeros(n_clusters, embedding_dim))
+        self.register_buffer("ceiling", torch.ones(()))
+        self.register_buffer("is_bernoulli", torch.tensor(False))
+        _draw_glorot(self, generator)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Mean embeddings of rows, (n, embedding_dim)."""
+        return self.distribution(x)[0]
+
+    def distribution(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the embeddings of rows, each (n, embedding_dim), in full precision."""
+        hidden, wide = self.hidden(x / self.ceiling), self.centers.dtype
+        log_variance = self.variance_head(hidden).to(wide)
+        return self.mean_head(hidden).to(wide), log_variance.clamp(-LOG_VARIANCE_BOUND, LOG_VARIANCE_BOUND)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Rows divided by ``ceiling``; logits of them where the decoder is a Bernoulli one."""
+        decoded: Tensor = self.decoder(z)
+        return decoded
+
+    def logits(self, z: Tensor) -> Tensor:
+        """Unnormalised log-probabilities of the clusters, (n, n_clusters).
+
+        They are the log-densities log N(z; μ_c, s_c) without the constant -D/2 log 2π.
+        """
+        precisions = self.precisions()
+        squares = (z[:, None] - self.centers).square() * precisions  # (n, K, D)
+        return 0.5 * (precisions.log().sum(dim=1) - squares.sum(dim=2))
+
+    def precisions(self) -> Tensor:
+        """Inverse variances 1 / s_c of the components, (n_clusters, embedding_dim)."""
+        return (self.log_variances.exp() + VARIANCE_FLOOR).reciprocal()
+
+
+def _draw_glorot(network: nn.Module, generator: torch.Generator | None) -> None:
+    """Glorot's uniform weights and zero biases, the start of the published method."""
+    with torch.no_grad():
+        for layer in linear_layers(network):
+            nn.init.xavier_uniform_(layer.weight, generator=generator)
+            layer.bias.zero_()

@@ -1,0 +1,45 @@
+"""A network as a chain of Linear layers, and when ``training/fused.py`` can train it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+from torch import nn
+
+from spherepair.training.batches import Batches
+from spherepair.training.hardware import Hardware
+from spherepair.training.rows import ResidentRows
+
+if TYPE_CHECKING:
+    from spherepair.training.engine import Recipe
+
+Activation = Literal["linear", "relu", "dropped relu", "sphere"]
+
+#: Rows and columns of the blocks in which the kernels work.
+TILE = 64
+
+
+@dataclass(frozen=True)
+class Link:
+    """One Linear layer of a chain and what its output passes."""
+
+    layer: nn.Linear
+    activation: Activation
+
+
+def can_fuse(links: Sequence[Link], batches: Batches, recipe: Recipe, hardware: Hardware) -> bool:
+    """Whether there are kernels for this: SGD without clipping, whole tiles, rows on an NVIDIA GPU."""
+    whole_tiles = batches.rows_per_step % TILE == 0 and batches.pairs_per_step == 0
+    embeddings = [link.layer.out_features for link in links if link.activation == "sphere"]
+    return (
+        hardware.precision == "mixed"
+        and isinstance(batches.rows, ResidentRows)
+        and recipe.optimizer == "sgd"
+        and recipe.clip_norm is None
+        and whole_tiles
+        and all(width <= TILE for width in embeddings)
+        and find_spec("triton") is not None
+    )

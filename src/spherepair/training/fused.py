@@ -1,0 +1,250 @@
+"""Stacked denoising pretraining in a handful of GPU kernels a step (Triton).
+
+Layers of a few hundred units are so small that a GPU spends its time starting kernels, not computing:
+autograd's step for one layer has some thirty of them. Here a step of SGD with momentum on a chain of
+Linear layers is
+
+    prepare   gather the rows, set a share of their entries to zero
+    forward   h_i = act(h_{i-1} W_iᵀ + b_i), one kernel a layer; the last one takes the error as well
+    backward  g_{i-1} = (g_i W_i) * act', one kernel a layer
+    update    all dW_i = g_iᵀ h_{i-1} and db_i, momentum and new weights, one kernel for all layers
+
+with bfloat16 products added up in float32, and weights, momentum and the error in float32. Widths are
+padded with zeros to whole tiles; padding stays zero, since its gradients are. The parameters of the
+network and the momentum of the optimiser become views of the padded storage while a stage runs, so
+checkpoints and everything else see them as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from spherepair.training import kernels
+from spherepair.training.batches import Batches
+from spherepair.training.chain import TILE, Activation, Link
+from spherepair.training.optimizers import SGD
+
+#: How activations are told to the kernels.
+ACTIVATIONS: dict[Activation, int] = {"linear": 0, "relu": 1, "dropped relu": 2, "sphere": 3}
+
+
+class FusedChain:
+    """SGD steps on a chain of Linear layers that gives back its clean input.
+
+    Parameters
+    ----------
+    links : sequence of Link
+    optimizer : SGD
+        Holds the rate (a tensor) and the momentum.
+    batches : Batches
+        Rows without pairs, resident on the GPU.
+    factor, corruption, dropout : float
+        Factor of the mean squared error; share of zeroed inputs; share of dropped hidden codes.
+    dtype : torch.dtype, default=torch.bfloat16
+        Of what enters the matrix products.
+    """
+
+    def __init__(
+        self,
+        links: Sequence[Link],
+        optimizer: SGD,
+        batches: Batches,
+        *,
+        factor: float,
+        corruption: float,
+        dropout: float,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
+        self._links, self._optimizer, self._batches = links, optimizer, batches
+        self._factor, self._corruption, self._dropout = factor, corruption, dropout
+        self._rate, self._momentum = optimizer.groups[0].rate, optimizer.momentum
+        self._table = batches.rows.block(0, batches.rows.n_rows)
+        device = self._table.device
+        n = batches.rows_per_step
+        widths = [links[0].layer.in_features, *(link.layer.out_features for link in links)]
+        self._widths = [_padded(width) for width in widths]
+        self._weights = _Storage(links, self._widths, optimizer, dtype)
+        self._h = _blocks(n, self._widths[:-1], self._weights.half[0])
+        self._g = _blocks(n, self._widths[1:], self._weights.half[0])
+        self._clean = torch.zeros(n, self._widths[0], device=device)
+        self._norm = torch.ones(n, device=device)
+        n_tiles = (n // TILE) * (self._widths[-1] // TILE)
+        self._errors = torch.zeros(batches.n_steps, n_tiles, device=device)
+        self._scale = torch.zeros(batches.n_steps, n, device=device)
+        self._seed = torch.zeros(1, dtype=torch.int64, device=device)
+        self._launches = list(self._step())
+        if device.type == "cuda":
+            _compile_together(self._launches)
+
+    def start_epoch(self, generator: torch.Generator) -> None:
+        """Draw the seed of this epoch's noise and weigh the rows of its plan."""
+        self._seed.random_(2**30, generator=generator)
+        weight = self._batches.row_weight_plan
+        n_features = self._links[0].layer.in_features
+        torch.div(weight, weight.sum(dim=1, keepdim=True) * n_features, out=self._scale)
+
+    def __call__(self) -> None:
+        """One step: forward, backward, update."""
+        for launch in self._launches:
+            launch.kernel[launch.grid](*launch.arguments, **launch.constants)
+
+    def means(self) -> dict[str, float]:
+        """Mean over the steps of the epoch of the one term there is."""
+        return {"reconstruction": float(self._factor * self._errors.sum() / len(self._errors))}
+
+    def close(self) -> None:
+        """Give the parameters storage of their own again."""
+        self._weights.release()
+
+    def _step(self) -> Iterator[_Launch]:
+        """The kernels of a step in their order."""
+        last = len(self._links) - 1
+        yield self._prepare()
+        for i in range(last):
+            yield self._forward(i)
+        yield self._forward_error(last)
+        for i in range(last, 0, -1):
+            yield self._backward(i)
+        yield self._update()
+
+    def _prepare(self) -> _Launch:
+        n, width = self._clean.shape
+        plan, cursor = self._batches.index_plan, self._batches.cursor
+        arguments = (
+            self._table, plan, cursor, self._seed, self._h[0], self._clean,
+            self._table.shape[1], width, self._corruption,
+        )  # fmt: skip
+        constants = {"N_ROWS": n, "BLOCK": 1 << (width - 1).bit_length()}
+        return _Launch(kernels.prepare, (n,), arguments, constants)
+
+    def _forward(self, i: int) -> _Launch:
+        w, cursor, out = self._weights, self._batches.cursor, self._h[i + 1]
+        arguments = (
+            self._h[i], w.half[i], w.bias[i], out, self._norm, self._seed, cursor,
+            self._widths[i], out.shape[1], self._dropout, ACTIVATIONS[self._links[i].activation],
+        )  # fmt: skip
+        return _Launch(kernels.forward, _grid(out), arguments, {"T": TILE, "num_stages": 4})
+
+    def _forward_error(self, i: int) -> _Launch:
+        w, cursor, out = self._weights, self._batches.cursor, self._g[i]
+        arguments = (
+            self._h[i], w.half[i], w.bias[i], self._clean, self._scale, out, self._errors, cursor,
+            self._widths[i], out.shape[1], 2.0 * self._factor,
+        )  # fmt: skip
+        constants = {"N_ROWS": len(out), "T": TILE, "num_stages": 4}
+        return _Launch(kernels.error, _grid(out), arguments, constants)
+
+    def _backward(self, i: int) -> _Launch:
+        """Through layer i and the activation before it."""
+        out = self._g[i - 1]
+        arguments = (
+            self._g[i], self._weights.half[i], self._h[i], self._norm, out,
+            self._widths[i + 1], out.shape[1], self._dropout, ACTIVATIONS[self._links[i - 1].activation],
+        )  # fmt: skip
+        return _Launch(kernels.backward, _grid(out), arguments, {"T": TILE, "num_stages": 4})
+
+    def _update(self) -> _Launch:
+        w, tiles = self._weights, self._weights.tiles(len(self._clean))
+        arguments = (
+            tiles, self._g[0], self._h[0], w.flat, w.momentum, w.flat_half, self._rate,
+            self._batches.cursor, self._momentum,
+        )  # fmt: skip
+        constants = {"N_ROWS": len(self._clean), "T": TILE, "num_stages": 3}
+        return _Launch(kernels.update, (len(tiles),), arguments, constants)
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A kernel with all it is called with; the tensors keep their addresses for good."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    constants: dict[str, Any]
+
+
+def _compile_together(launches: Sequence[_Launch]) -> None:
+    """Compile the kernels at the same time: most of it is waiting for the assembler."""
+    once = {launch.kernel: launch for launch in launches}.values()
+    with ThreadPoolExecutor(len(once)) as pool:
+        waiting = [
+            pool.submit(launch.kernel.warmup, *launch.arguments, grid=launch.grid, **launch.constants)
+            for launch in once
+        ]
+        for compiled in waiting:
+            compiled.result()
+
+
+def _grid(out: Tensor) -> tuple[int, int]:
+    return len(out) // TILE, out.shape[1] // TILE
+
+
+class _Storage:
+    """Weights, biases and momentum of all layers, padded, in one block each."""
+
+    def __init__(self, links: Sequence[Link], widths: list[int], optimizer: SGD, dtype: torch.dtype) -> None:
+        self._links, self._widths, self._optimizer = links, widths, optimizer
+        sizes = [n_out * n_in + n_out for n_in, n_out in pairwise(widths)]
+        self.offsets = [sum(sizes[:i]) for i in range(len(sizes))]
+        self.flat = torch.zeros(sum(sizes), device=links[0].layer.weight.device)
+        self.momentum = torch.zeros_like(self.flat)
+        for i, (link, n_in, n_out) in enumerate(zip(links, widths[:-1], widths[1:], strict=True)):
+            for parameter, begin, width in (
+                (link.layer.weight, self.offsets[i], n_in),
+                (link.layer.bias, self.offsets[i] + n_in * n_out, 1),
+            ):
+                self._adopt(cast(nn.Parameter, parameter), begin, n_out, width)
+        self.flat_half = self.flat.to(dtype, copy=True)
+        ends = [
+            o + n_in * n_out for o, n_in, n_out in zip(self.offsets, widths[:-1], widths[1:], strict=True)
+        ]
+        self.half = [self.flat_half[o:end] for o, end in zip(self.offsets, ends, strict=True)]
+        self.bias = [self.flat[end : end + n_out] for end, n_out in zip(ends, widths[1:], strict=True)]
+
+    def _adopt(self, parameter: nn.Parameter, begin: int, n_out: int, width: int) -> None:
+        """Make a parameter and its momentum views of the padded storage, with their present values."""
+        views = []
+        for flat in (self.flat, self.momentum):
+            block = flat[begin : begin + n_out * width].view(n_out, width)
+            cut = block[: parameter.shape[0], : parameter.shape[1]] if parameter.ndim == 2 else block[:, 0]
+            views.append(cut[: parameter.shape[0]])
+        weight, momentum = views
+        with torch.no_grad():
+            weight.copy_(parameter)
+            momentum.copy_(self._optimizer.state[parameter]["momentum"])
+            parameter.data = weight
+        self._optimizer.state[parameter]["momentum"] = momentum
+
+    def release(self) -> None:
+        for link in self._links:
+            for parameter in (link.layer.weight, link.layer.bias):
+                parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+
+    def tiles(self, n_rows: int) -> Tensor:
+        """One line per tile of the weights: where its gradient and input columns lie, and itself."""
+        lines, before_g, before_h = [], 0, 0
+        for i, (n_in, n_out) in enumerate(pairwise(self._widths)):
+            at = torch.cartesian_prod(torch.arange(0, n_out, TILE), torch.arange(0, n_in, TILE))
+            begin = torch.tensor([before_g, n_out, before_h, n_in, self.offsets[i]]).expand(len(at), -1)
+            bias = torch.full((len(at), 1), self.offsets[i] + n_in * n_out)
+            lines.append(torch.cat([begin, at, bias], dim=1))
+            before_g, before_h = before_g + n_rows * n_out, before_h + n_rows * n_in
+        return torch.cat(lines).to(self.flat.device)
+
+
+def _blocks(n_rows: int, widths: Sequence[int], like: Tensor) -> list[Tensor]:
+    """Matrices of those widths, one after the other in one stretch of memory."""
+    flat = like.new_zeros(n_rows * sum(widths))
+    parts = torch.split(flat, [n_rows * width for width in widths])
+    return [part.view(n_rows, width) for part, width in zip(parts, widths, strict=True)]
+
+
+def _padded(width: int) -> int:
+    return -(-width // TILE) * TILE

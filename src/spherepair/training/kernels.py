@@ -1,0 +1,138 @@
+"""The Triton kernels of ``training/fused.py``: tiles of T x T, all widths whole tiles, no masks.
+
+``cursor`` holds the number of the step on the device; :func:`update`, the last of a step, moves it on.
+Activations: 0 linear, 1 ReLU, 2 ReLU and dropout, 3 the sphere.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def prepare(
+    table, index, cursor, seed, noisy, clean, n_features, width, share,
+    N_ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    place = tl.program_id(0)
+    step = tl.load(cursor)
+    row = tl.load(index + step * N_ROWS + place)
+    column = tl.arange(0, BLOCK)
+    x = tl.load(table + row * n_features + column, mask=column < n_features, other=0.0)
+    drawn = tl.rand(tl.load(seed), ((step * N_ROWS + place) * width + column).to(tl.int32))
+    inside = column < width
+    tl.store(clean + place * width + column, x, mask=inside)
+    tl.store(
+        noisy + place * width + column,
+        tl.where(drawn < share, 0.0, x).to(noisy.dtype.element_ty),
+        mask=inside,
+    )
+
+
+@triton.jit
+def _product(a, w, n_in, T: tl.constexpr):
+    """Tile (program 0, program 1) of a wᵀ."""
+    m = tl.program_id(0) * T + tl.arange(0, T)
+    n = tl.program_id(1) * T + tl.arange(0, T)
+    k = tl.arange(0, T)
+    total = tl.zeros((T, T), dtype=tl.float32)
+    for start in range(0, n_in, T):
+        left = tl.load(a + m[:, None] * n_in + (start + k)[None, :])
+        right = tl.load(w + n[None, :] * n_in + (start + k)[:, None])
+        total = tl.dot(left, right, total)
+    return m, n, total
+
+
+# The activation is an argument, not a constant: a kernel compiled for each would cost half a second each.
+@triton.jit(do_not_specialize=["activation"])
+def forward(a, w, bias, out, norm, seed, cursor, n_in, n_out, share, activation, T: tl.constexpr):
+    m, n, total = _product(a, w, n_in, T)
+    total += tl.load(bias + n)[None, :]
+    place = m[:, None] * n_out + n[None, :]
+    if activation == 3:  # the sphere: one tile holds whole embeddings
+        length = tl.maximum(tl.sqrt(tl.sum(total * total, axis=1)), 1e-12)
+        total = total / length[:, None]
+        tl.store(norm + m, length)
+    elif activation != 0:
+        total = tl.maximum(total, 0.0)
+    if activation == 2:
+        # Another stream than the noise of the inputs, which counts upwards from zero.
+        drawn = tl.rand(
+            tl.load(seed) + 1, (tl.load(cursor) * tl.num_programs(0) * T * n_out + place).to(tl.int32)
+        )
+        total = tl.where(drawn < share, 0.0, total / (1.0 - share))
+    tl.store(out + place, total.to(out.dtype.element_ty))
+
+
+@triton.jit
+def error(
+    a, w, bias, clean, scale, gradient, errors, cursor, n_in, n_out, factor,
+    N_ROWS: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    m, n, total = _product(a, w, n_in, T)
+    step = tl.load(cursor)
+    place = m[:, None] * n_out + n[None, :]
+    difference = total + tl.load(bias + n)[None, :] - tl.load(clean + place)
+    scaled = difference * tl.load(scale + step * N_ROWS + m)[:, None]
+    tl.store(gradient + place, (factor * scaled).to(gradient.dtype.element_ty))
+    n_tiles = tl.num_programs(0) * tl.num_programs(1)
+    tile = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
+    tl.store(errors + step * n_tiles + tile, tl.sum(difference * scaled))
+
+
+@triton.jit(do_not_specialize=["activation"])
+def backward(g, w, h, norm, out, n_out, n_in, share, activation, T: tl.constexpr):
+    m = tl.program_id(0) * T + tl.arange(0, T)
+    k = tl.program_id(1) * T + tl.arange(0, T)
+    n = tl.arange(0, T)
+    total = tl.zeros((T, T), dtype=tl.float32)
+    for start in range(0, n_out, T):
+        left = tl.load(g + m[:, None] * n_out + (start + n)[None, :])
+        right = tl.load(w + (start + n)[:, None] * n_in + k[None, :])
+        total = tl.dot(left, right, total)
+    place = m[:, None] * n_in + k[None, :]
+    code = tl.load(h + place).to(tl.float32)
+    if activation == 3:  # the part along the embedding is lost
+        along = tl.sum(total * code, axis=1)
+        total = (total - along[:, None] * code) / tl.load(norm + m)[:, None]
+    elif activation != 0:
+        total = tl.where(code > 0.0, total, 0.0)
+    if activation == 2:
+        total = total / (1.0 - share)
+    tl.store(out + place, total.to(out.dtype.element_ty))
+
+
+@triton.jit
+def update(
+    tiles, gradients, inputs, weights, momenta, half, rate, cursor, keep,
+    N_ROWS: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    # All offsets are whole tiles; said aloud, or memory would be read one number at a time.
+    line = tiles + tl.program_id(0) * 8
+    g, n_out = gradients + tl.multiple_of(tl.load(line), T), tl.multiple_of(tl.load(line + 1), T)
+    h, n_in = inputs + tl.multiple_of(tl.load(line + 2), T), tl.multiple_of(tl.load(line + 3), T)
+    begin, bias = tl.multiple_of(tl.load(line + 4), T), tl.multiple_of(tl.load(line + 7), T)
+    row, column = tl.multiple_of(tl.load(line + 5), T), tl.multiple_of(tl.load(line + 6), T)
+    n, k, m = row + tl.arange(0, T), column + tl.arange(0, T), tl.arange(0, T)
+    total = tl.zeros((T, T), dtype=tl.float32)
+    for start in range(0, N_ROWS, T):
+        left = tl.load(g + (start + m)[None, :] * n_out + n[:, None])
+        right = tl.load(h + (start + m)[:, None] * n_in + k[None, :])
+        total = tl.dot(left, right, total)
+    lr = tl.load(rate)
+    place = begin + n[:, None] * n_in + k[None, :]
+    velocity = keep * tl.load(momenta + place) + total
+    weight = tl.load(weights + place) - lr * velocity
+    tl.store(momenta + place, velocity)
+    tl.store(weights + place, weight)
+    tl.store(half + place, weight.to(half.dtype.element_ty))
+    if column == 0:
+        sums = tl.zeros((T,), dtype=tl.float32)
+        for start in range(0, N_ROWS, T):
+            sums += tl.sum(tl.load(g + (start + m)[:, None] * n_out + n[None, :]).to(tl.float32), axis=0)
+        velocity_b = keep * tl.load(momenta + bias + n) + sums
+        tl.store(momenta + bias + n, velocity_b)
+        tl.store(weights + bias + n, tl.load(weights + bias + n) - lr * velocity_b)
+    if tl.program_id(0) == 0:
+        tl.store(cursor, tl.load(cursor) + 1)

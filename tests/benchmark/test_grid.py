@@ -1,0 +1,82 @@
+"""From an experiment to runs and their keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spherepair.benchmark.experiments import read_experiment
+from spherepair.benchmark.grid import PairChoice, RunSpec, expand, select
+from spherepair.errors import InvalidParameterError
+
+SPEC = RunSpec("digits", None, "SpherePair", {"omega": 2.0}, PairChoice(100), seed=0)
+
+
+def test_key_never_changes():
+    # Written down: with another key every finished run of every folder would be done again.
+    assert SPEC.key == "efedcd3043271279854b"
+
+
+def test_key_knows_everything_that_decides_the_result():
+    changes = [
+        {"dataset": "mnist"},
+        {"classes": (0, 1)},
+        {"estimator": "SpherePair.paper"},
+        {"parameters": {"omega": 2.5}},
+        {"pairs": PairChoice(100, level=1)},
+        {"seed": 1},
+        {"measure": ("n_clusters", "scores")},
+        {"tail_ratios": (0.1,)},
+    ]
+    keys = {SPEC.key, *(replace(SPEC, **change).key for change in changes)}
+    assert len(keys) == len(changes) + 1
+
+
+def test_key_does_not_depend_on_the_order_of_parameters():
+    one = replace(SPEC, parameters={"omega": 2.0, "batch_size": 8})
+    other = replace(SPEC, parameters={"batch_size": 8, "omega": 2.0})
+    assert one.key == other.key
+
+
+def test_grid_is_the_product_of_its_axes_and_groups_data_sets(tiny):
+    text = tiny.read_text().replace('["digits"]', '["digits", "mnist"]')
+    tiny.write_text(text + "\n[sweep]\nomega = [1.5, 2.0, 2.5]\n")
+    runs = expand(read_experiment(tiny))
+    assert len(runs) == 2 * 2 * 3 * 2 * 2
+    assert len({run.spec.key for run in runs}) == len(runs)
+    order = [run.dataset for run in runs]
+    assert order == sorted(order)
+    assert {run.spec.parameters["omega"] for run in runs} == {1.5, 2.0, 2.5}
+
+
+def test_more_particular_parameters_win(tiny):
+    text = tiny.read_text().replace(
+        'datasets = ["digits"]',
+        'datasets = [{ name = "digits", label = "d", parameters = { omega = 3.0, max_epochs = 9 } }]',
+    )
+    tiny.write_text(text + "\n[methods.for_dataset]\nd = { omega = 4.0 }\n")
+    first, *_, last = expand(read_experiment(tiny))
+    assert (first.spec.parameters["omega"], last.spec.parameters["omega"]) == (3.0, 4.0)
+    assert first.spec.parameters["max_epochs"] == 2
+
+
+def test_least_imbalanced_set_is_the_random_one_and_shares_its_run(tiny):
+    random = {run.spec.key for run in expand(read_experiment(tiny))}
+    tiny.write_text(tiny.read_text().replace("pairs = [100, 300]", "imbalanced = [100]"))
+    runs = expand(read_experiment(tiny))
+    assert {run.spec.key for run in runs if run.pairs == "IMB0 (100)"} <= random
+    assert not {run.spec.key for run in runs if run.pairs == "IMB1 (500)"} & random
+
+
+def test_part_of_a_grid_has_the_keys_of_the_whole(tiny):
+    experiment = read_experiment(tiny)
+    part = expand(select(experiment, methods=("Defaults",), seeds=(1,)))
+    assert {(run.method, run.spec.seed) for run in part} == {("Defaults", 1)}
+    assert {run.spec.key for run in part} < {run.spec.key for run in expand(experiment)}
+
+
+@pytest.mark.parametrize("asked", [{"datasets": ("mnist",)}, {"methods": ("CIDEC",)}, {"seeds": (7,)}])
+def test_part_that_the_grid_has_not_got_is_refused(tiny, asked):
+    with pytest.raises(InvalidParameterError, match="these are the ones of this experiment"):
+        select(read_experiment(tiny), **asked)

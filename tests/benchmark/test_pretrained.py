@@ -1,0 +1,109 @@
+"""Autoencoders that runs share."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from spherepair import Constraints, SpherePair
+from spherepair.benchmark.pretrained import SharedPretraining, share_pretraining
+from spherepair.networks import build_autoencoder
+from spherepair.training.pretraining import JointPretraining, StackedPretraining
+
+JOINT = JointPretraining(epochs=2, min_steps=2)
+STACKED = StackedPretraining(layer_epochs=1, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = (rng.normal(size=(90, 6)) + 4 * np.eye(3)[y].repeat(2, axis=1)).astype(np.float32)
+    return X, Constraints.from_labels(y, 300, random_state=0)
+
+
+def fit(rows, folder, *, pretraining, seed=0, **parameters):
+    X, pairs = rows
+    options = {"hidden_dims": (8,), "max_epochs": 2, "stopping": "fixed", "device": "cpu", **parameters}
+    model = SpherePair(3, pretraining=pretraining, random_state=seed, progress=False, **options)
+    shared = None if folder is None else share_pretraining(model, {"dataset": "blobs"}, folder)
+    model.fit(X, constraints=pairs)
+    return model, shared
+
+
+def kept(folder):
+    return sorted(folder.glob("*.safetensors"))
+
+
+def test_joint_pretraining_shared_gives_the_very_numbers_of_one_that_is_not(rows, tmp_path):
+    alone, _ = fit(rows, None, pretraining=JOINT)
+    first, made = fit(rows, tmp_path, pretraining=JOINT)
+    second, found = fit(rows, tmp_path, pretraining=JOINT)
+    assert (made.was_made_here, found.was_made_here) == (True, False)
+    assert found.seconds == made.seconds > 0
+    for model in (first, second):
+        np.testing.assert_array_equal(model.embedding_, alone.embedding_)
+        stages = [record["stage"] for record in model.history_]
+        assert stages == [record["stage"] for record in alone.history_]
+
+
+def test_joint_pretraining_is_not_shared_between_seeds(rows, tmp_path):
+    fit(rows, tmp_path, pretraining=JOINT, seed=0)
+    fit(rows, tmp_path, pretraining=JOINT, seed=1)
+    assert len(kept(tmp_path)) == 2
+
+
+def test_stacked_pretraining_is_made_once_for_all_seeds(rows, tmp_path):
+    _, first = fit(rows, tmp_path, pretraining=STACKED, seed=0)
+    _, second = fit(rows, tmp_path, pretraining=STACKED, seed=1)
+    assert (first.was_made_here, second.was_made_here) == (True, False)
+    weights = kept(tmp_path)[0].read_bytes()
+    kept(tmp_path)[0].unlink()
+    fit(rows, tmp_path, pretraining=STACKED, seed=1)
+    # Whoever makes it makes the same: what differs are the seconds in the header.
+    assert kept(tmp_path)[0].read_bytes()[-1000:] == weights[-1000:]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"embedding_dim": 12}, {"hidden_dims": (9,)}, {"scaling": "standard"}],
+    ids=["embedding", "network", "scaling"],
+)
+def test_what_cannot_be_shared_is_not(rows, tmp_path, other):
+    fit(rows, tmp_path, pretraining=STACKED, scaling="none")
+    fit(rows, tmp_path, pretraining=STACKED, **({"scaling": "none"} | other))
+    assert len(kept(tmp_path)) == 2
+
+
+def test_plain_and_spherical_autoencoders_have_keys_of_their_own(tmp_path):
+    shared = SharedPretraining(STACKED, {}, tmp_path, seed=0)
+    plain, spherical = (build_autoencoder(4, 2, hidden_dims=(3,), spherical=s) for s in (False, True))
+    session = SimpleNamespace(seed=0)
+    assert shared._identity(plain, session) != shared._identity(spherical, session)
+
+
+def test_damaged_file_is_made_again(rows, tmp_path):
+    fit(rows, tmp_path, pretraining=STACKED)
+    (path,) = kept(tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+    _, again = fit(rows, tmp_path, pretraining=STACKED)
+    assert again.was_made_here
+    _, found = fit(rows, tmp_path, pretraining=STACKED)
+    assert not found.was_made_here
+
+
+def test_description_is_the_same_in_every_process(tmp_path):
+    shared = SharedPretraining(STACKED, {"dataset": "mnist"}, tmp_path, seed=0)
+    assert str(tmp_path) not in repr(shared)
+    assert " at 0x" not in repr(shared)
+
+
+def test_fit_without_pretraining_is_left_alone(tmp_path):
+    model = SpherePair(3, pretraining=None)
+    assert share_pretraining(model, {}, tmp_path) is None
+    assert model.pretraining is None
+    own = SpherePair(3, pretraining=torch.nn.Identity())
+    assert share_pretraining(own, {}, tmp_path) is None

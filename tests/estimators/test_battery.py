@@ -1,0 +1,341 @@
+"""One battery for all methods: what holds for every estimator, whatever it optimises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn import datasets
+from sklearn.model_selection import train_test_split
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from spherepair import Constraints, baselines, load
+from spherepair.errors import (
+    ConflictError,
+    InvalidConstraintsError,
+    InvalidDataError,
+    InvalidParameterError,
+)
+from spherepair.estimators.loading import ESTIMATORS
+from spherepair.metrics import clustering_accuracy
+from spherepair.training.pretraining import JointPretraining
+from spherepair.training.stopping import StableLabels
+
+#: Enough for every step of a fit to be taken, and little more.
+QUICK: dict[str, Any] = {
+    "hidden_dims": (16,),
+    "max_epochs": 3,
+    "stopping": "fixed",
+    "random_state": 0,
+    "progress": False,
+}
+SHORT = {"pretraining": JointPretraining(epochs=2, min_steps=2)}
+TINY: dict[str, dict[str, Any]] = {
+    "SpherePair": {**SHORT, "min_steps": 2},
+    "VanillaDCC": {},
+    "VolMaxDCC": {"volume_rows": 50, "batch_size": 256},
+    "CIDEC": SHORT,
+    "SDEC": SHORT,
+    "DCGMM": {"pretraining_epochs": 2},
+    "AutoEmbedder": SHORT,
+}
+
+#: For 900 digits and 3,000 pairs; floors lie below what seeds 0 to 2 reach, chance at 0.1.
+MODEST: dict[str, Any] = {
+    "hidden_dims": (64, 64),
+    "batch_size": 64,
+    "max_epochs": 20,
+    "precision": "float32",
+    "random_state": 0,
+    "progress": False,
+}
+PREPARED = {"pretraining": JointPretraining(epochs=5, min_steps=200)}
+LEARNING: dict[str, tuple[dict[str, Any], float]] = {
+    "SpherePair": (PREPARED, 0.85),
+    "VanillaDCC": ({}, 0.7),
+    "VolMaxDCC": ({"volume_rows": 300, "max_epochs": 30}, 0.7),
+    "CIDEC": (PREPARED, 0.6),
+    "SDEC": (PREPARED, 0.5),
+    "DCGMM": ({"pretraining_epochs": 5}, 0.55),
+    "AutoEmbedder": ({**PREPARED, "margin": 10.0}, 0.7),
+}
+
+WITHOUT_PAIRS = "without pairs there is nothing to learn, so clusters are those of an untrained network"
+READS_TAGS = "asks whatever has predict_proba for the tags of a classifier; sparse rows are tested below"
+EXPECTED_FAILURES = {
+    name: {"check_estimator_sparse_array": READS_TAGS, "check_estimator_sparse_matrix": READS_TAGS}
+    for name in ESTIMATORS
+}
+for untrained in ("VanillaDCC", "VolMaxDCC"):
+    EXPECTED_FAILURES[untrained]["check_clustering"] = WITHOUT_PAIRS
+
+every_method = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+def build(name: str, n_clusters: int = 3, **parameters: Any) -> Any:
+    return ESTIMATORS[name](n_clusters, **{**QUICK, **TINY[name], **parameters})
+
+
+@pytest.fixture(scope="session")
+def fitted_models(X: Any, pairs: Any) -> dict[str, Any]:
+    """One model of each kind that tests may look at but not change."""
+    return {name: build(name).fit(X, constraints=pairs) for name in ESTIMATORS}
+
+
+@pytest.fixture
+def fitted_one(name: str, fitted_models: dict[str, Any]) -> Any:
+    return fitted_models[name]
+
+
+@pytest.mark.filterwarnings("ignore::spherepair.errors.SpherePairWarning")
+@parametrize_with_checks(
+    [build(name, 2) for name in ESTIMATORS],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator).__name__],
+)
+def test_scikit_learn_check(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_the_battery_covers_every_method() -> None:
+    assert set(TINY) == set(LEARNING) == set(ESTIMATORS) == {"SpherePair", *baselines.__all__}
+
+
+@every_method
+def test_the_same_seed_gives_the_same_bits(name: str, fitted_one: Any, X: Any, pairs: Any) -> None:
+    again = build(name).fit(X, constraints=pairs)
+    assert np.array_equal(again.embedding_, fitted_one.embedding_)
+    assert np.array_equal(again.labels_, fitted_one.labels_)
+    assert np.array_equal(again.predict_proba(X), fitted_one.predict_proba(X))
+
+
+@every_method
+def test_another_seed_gives_another_embedding(name: str, fitted_one: Any, X: Any, pairs: Any) -> None:
+    other = build(name, random_state=1).fit(X, constraints=pairs)
+    assert not np.array_equal(other.embedding_, fitted_one.embedding_)
+
+
+@every_method
+def test_global_random_states_are_not_moved(name: str, X: Any, pairs: Any) -> None:
+    numpy_before, torch_before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    build(name).fit(X, constraints=pairs).refine(pairs)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), torch_before)
+
+
+@every_method
+def test_a_loaded_model_answers_alike(name: str, fitted_one: Any, X: Any, tmp_path: Path) -> None:
+    fitted_one.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert type(loaded) is type(fitted_one)
+    for method in ("predict", "predict_proba", "transform"):
+        assert np.array_equal(getattr(loaded, method)(X), getattr(fitted_one, method)(X))
+    assert np.array_equal(loaded.labels_, fitted_one.labels_)
+    assert loaded.get_params() == {**fitted_one.get_params(), "device": "auto"}
+
+
+@every_method
+def test_a_loaded_model_refines_alike(name: str, X: Any, y: Any, pairs: Any, tmp_path: Path) -> None:
+    model = build(name).fit(X, constraints=pairs)
+    model.save(tmp_path / "model")
+    more = Constraints.from_labels(y, 50, random_state=9)
+    loaded = load(tmp_path / "model").refine(more, X)
+    assert np.array_equal(loaded.embedding_, model.refine(more).embedding_)
+
+
+@every_method
+def test_sparse_rows_and_tables_give_the_same_model(name: str, fitted_one: Any, X: Any, pairs: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abcde"))
+    for table in (sparse.csr_matrix(X), frame):
+        model = build(name).fit(table, constraints=pairs)
+        np.testing.assert_allclose(model.embedding_, fitted_one.embedding_, rtol=1e-4, atol=1e-4)
+        assert np.array_equal(model.predict(table), model.labels_)
+    assert list(model.feature_names_in_) == list("abcde")
+
+
+@every_method
+def test_unseen_rows_get_labels_and_probabilities(name: str, fitted_one: Any, X: Any) -> None:
+    unseen = np.random.default_rng(0).uniform(X.min(), X.max(), size=(37, 5)).astype(np.float32)
+    probabilities = fitted_one.predict_proba(unseen)
+    assert probabilities.shape == (37, 3)
+    assert fitted_one.transform(unseen).shape == (37, fitted_one.embedding_.shape[1])
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-5)
+    assert np.array_equal(probabilities.argmax(axis=1), fitted_one.predict(unseen))
+
+
+@every_method
+def test_rows_far_away_get_finite_answers(name: str, fitted_one: Any) -> None:
+    far = np.full((2, 5), 1e6, dtype=np.float32)
+    assert np.isfinite(fitted_one.predict_proba(far)).all()
+
+
+@every_method
+def test_training_rows_are_predicted_as_they_were_labelled(name: str, fitted_one: Any, X: Any) -> None:
+    assert np.array_equal(fitted_one.predict(X), fitted_one.labels_)
+    assert np.array_equal(fitted_one.predict_proba(X).argmax(axis=1), fitted_one.labels_)
+    np.testing.assert_allclose(fitted_one.transform(X), fitted_one.embedding_, rtol=1e-5, atol=1e-5)
+
+
+@every_method
+def test_fitted_attributes_have_the_documented_shapes(name: str, fitted_one: Any) -> None:
+    n_dims = fitted_one.embedding_.shape[1]
+    assert fitted_one.labels_.shape == (120,)
+    assert fitted_one.labels_.dtype == np.int64
+    assert fitted_one.n_clusters_ == 3
+    assert fitted_one.cluster_centers_.shape == (3, n_dims)
+    last = fitted_one.history_[-1]
+    assert last["stage"] == "pairs"
+    terms = {k: v for k, v in last.items() if k not in ("stage", "epoch", "loss", "seconds")}
+    assert terms
+    assert last["loss"] == pytest.approx(sum(terms.values()), rel=1e-5, abs=1e-6)
+
+
+@every_method
+def test_inputs_are_not_changed(name: str, X: Any, pairs: Any) -> None:
+    rows, left = X.copy(), pairs.left.copy()
+    build(name).fit(rows, constraints=pairs)
+    assert np.array_equal(rows, X)
+    assert np.array_equal(pairs.left, left)
+
+
+BAD_PARAMETERS = [
+    {"n_clusters": 0},
+    {"n_clusters": 2.5},
+    {"n_clusters": 500},
+    {"learning_rate": 0.0},
+    {"max_epochs": 0},
+    {"batch_size": 0},
+    {"hidden_dims": (16, 0)},
+    {"hidden_dims": "huge"},
+    {"scaling": "log"},
+    {"stopping": "never"},
+    {"on_conflict": "shrug"},
+    {"device": "abacus"},
+    {"precision": "float8"},
+]
+
+
+@every_method
+def test_bad_parameters_are_named(name: str, X: Any, pairs: Any) -> None:
+    for bad in BAD_PARAMETERS:
+        with pytest.raises(InvalidParameterError, match=next(iter(bad))):
+            build(name).set_params(**bad).fit(X, constraints=pairs)
+
+
+@every_method
+def test_bad_rows_are_refused(name: str, fitted_one: Any, X: Any, pairs: Any) -> None:
+    hole = X.copy()
+    hole[3, 1] = np.nan
+    with pytest.raises(InvalidDataError, match="NaN"):
+        build(name).fit(hole, constraints=pairs)
+    with pytest.raises(InvalidDataError, match="NaN"):
+        fitted_one.predict(hole)
+    with pytest.raises(InvalidDataError, match="features"):
+        fitted_one.predict(X[:, :4])
+
+
+@every_method
+def test_bad_constraints_are_refused(name: str, X: Any) -> None:
+    with pytest.raises(InvalidConstraintsError, match="rows 0 and 500"):
+        build(name).fit(X, constraints=Constraints.from_pairs(must_link=[(0, 500)]))
+    with pytest.raises(ConflictError):
+        build(name).fit(X, constraints=Constraints.from_pairs([(0, 1), (1, 2)], [(0, 2)]))
+    with pytest.raises(InvalidConstraintsError, match="got list"):
+        build(name).fit(X, constraints=[(0, 1)])
+
+
+ONE_SIDED: dict[str, Callable[[], Constraints | None]] = {
+    "no constraints": lambda: None,
+    "all 3 constraints are must-links": lambda: Constraints.from_pairs(must_link=[(0, 1), (2, 3), (4, 5)]),
+    "all 1 constraints are cannot-links": lambda: Constraints.from_pairs(cannot_link=[(0, 1)]),
+    "only 2 constraints": lambda: Constraints.from_pairs([(0, 1)], [(2, 3)]),
+}
+
+
+@every_method
+def test_few_or_one_sided_pairs_work_with_a_warning(name: str, X: Any) -> None:
+    for message, make_pairs in ONE_SIDED.items():
+        with pytest.warns(match=message):
+            model = build(name).fit(X, constraints=make_pairs())
+        assert np.isfinite(model.embedding_).all()
+        assert np.array_equal(model.predict(X), model.labels_)
+
+
+@every_method
+def test_equal_rows_do_no_harm(name: str) -> None:
+    pairs = Constraints.from_pairs([(0, 1)], [(2, 3)])
+    with pytest.warns(match="only 2 constraints"):
+        model = build(name, 2).fit(np.ones((20, 3)), constraints=pairs)
+    assert np.isfinite(model.predict_proba(np.ones((2, 3)))).all()
+
+
+@every_method
+def test_an_interrupted_fit_goes_on_and_ends_the_same(
+    name: str, fitted_one: Any, X: Any, pairs: Any, tmp_path: Path
+) -> None:
+    for stage in dict.fromkeys(record["stage"] for record in fitted_one.history_):
+
+        def interrupt(state: Any, stage: str = stage) -> None:
+            if (state.stage, state.epoch) == (stage, 2):
+                raise KeyboardInterrupt
+
+        folder = tmp_path / stage
+        with pytest.raises(KeyboardInterrupt):
+            build(name, progress=interrupt).fit(X, constraints=pairs, checkpoint=folder)
+        resumed = build(name).fit(X, constraints=pairs, checkpoint=folder)
+        assert np.array_equal(resumed.embedding_, fitted_one.embedding_)
+        assert np.array_equal(resumed.labels_, fitted_one.labels_)
+        assert [r["loss"] for r in resumed.history_] == [r["loss"] for r in fitted_one.history_]
+
+
+@pytest.mark.parametrize("name", ["VanillaDCC", "VolMaxDCC", "CIDEC", "SDEC", "DCGMM"])
+def test_a_resumed_fit_remembers_the_labels_that_its_stopping_rule_watches(
+    name: str, X: Any, pairs: Any, tmp_path: Path
+) -> None:
+    def interrupt(state: Any) -> None:
+        if (state.stage, state.epoch) == ("pairs", 3):
+            raise KeyboardInterrupt
+
+    settings = {"max_epochs": 9, "stopping": StableLabels(min_epochs=4, tolerance=2.0)}
+    whole = build(name, **settings).fit(X, constraints=pairs)
+    assert sum(record["stage"] == "pairs" for record in whole.history_) == 5
+    with pytest.raises(KeyboardInterrupt):
+        build(name, progress=interrupt, **settings).fit(X, constraints=pairs, checkpoint=tmp_path)
+    resumed = build(name, **settings).fit(X, constraints=pairs, checkpoint=tmp_path)
+    assert np.array_equal(resumed.embedding_, whole.embedding_)
+
+
+@every_method
+def test_refining_goes_on_from_the_model(name: str, X: Any, y: Any, pairs: Any) -> None:
+    model = build(name).fit(X, constraints=pairs)
+    before = len(model.history_)
+    model.refine(Constraints.from_labels(y, 50, random_state=9))
+    assert {record["stage"] for record in model.history_[before:]} == {"refining"}
+    assert np.array_equal(model.predict(X), model.labels_)
+    assert len(model.constraints_) > len(pairs)
+
+
+@every_method
+def test_the_papers_protocol_can_be_overridden(name: str) -> None:
+    model = ESTIMATORS[name].paper(10, max_epochs=7)
+    assert (model.n_clusters, model.scaling, model.max_epochs) == (10, "none", 7)
+
+
+@pytest.fixture(scope="session")
+def digits() -> Any:
+    X, y = datasets.load_digits(return_X_y=True)
+    return train_test_split(X, y, train_size=900, random_state=0, stratify=y)
+
+
+@every_method
+def test_it_learns_digits(name: str, digits: Any) -> None:
+    train, test, y_train, y_test = digits
+    parameters, floor = LEARNING[name]
+    pairs = Constraints.from_labels(y_train, 3_000, random_state=0)
+    model = ESTIMATORS[name](10, **{**MODEST, **parameters}).fit(train, constraints=pairs)
+    assert clustering_accuracy(y_test, model.predict(test)) > floor

@@ -1,0 +1,95 @@
+"""Heat maps of constraints and maps of projections show what they are given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spherepair import Constraints
+from spherepair.errors import InvalidConstraintsError, InvalidDataError
+from spherepair.plots import plot_constraint_heatmaps, plot_projections
+from spherepair.plots.heatmap import pair_shares
+
+LABELS = np.arange(60) % 3
+
+
+@given(st.integers(0, 2**31), st.integers(1, 200))
+def test_shares_of_pairs_sum_up_to_one_in_the_upper_triangle(seed, n_pairs):
+    shares = pair_shares(Constraints.from_labels(LABELS, n_pairs, random_state=seed), LABELS)
+    assert shares.sum() == pytest.approx(1)
+    assert (np.tril(shares, -1) == 0).all()
+
+
+def test_with_true_labels_must_links_lie_on_the_diagonal():
+    pairs = Constraints.from_labels(LABELS, 100, random_state=0)
+    shares = pair_shares(pairs, LABELS)
+    assert np.trace(shares) == pytest.approx(pairs.is_must_link.mean())
+
+
+def test_share_does_not_depend_on_which_end_comes_first():
+    pairs = Constraints.from_labels(LABELS, 50, random_state=0)
+    turned = Constraints.from_arrays(pairs.right, pairs.left, pairs.is_must_link)
+    np.testing.assert_array_equal(pair_shares(pairs, LABELS), pair_shares(turned, LABELS))
+
+
+def test_panels_share_one_scale_and_carry_their_names():
+    sets = dict(
+        zip(("IMB0", "IMB1", "IMB2"), Constraints.imbalanced(LABELS, 30, random_state=0), strict=True)
+    )
+    figure = plot_constraint_heatmaps(sets, LABELS, names=["cat", "dog", "cow"])
+    figure.draw_without_rendering()
+    panels = figure.axes[:3]
+    assert [axes.get_title(loc="left") for axes in panels] == ["IMB0", "IMB1", "IMB2"]
+    assert len({axes.images[0].get_clim() for axes in panels}) == 1
+    assert [tick.get_text() for tick in panels[0].get_yticklabels()] == ["cat", "dog", "cow"]
+
+
+def test_heat_map_of_nothing_and_of_rows_without_labels_are_refused():
+    with pytest.raises(InvalidDataError, match="at least one set"):
+        plot_constraint_heatmaps({}, LABELS)
+    with pytest.raises(InvalidConstraintsError):
+        plot_constraint_heatmaps({"far": Constraints.from_pairs([(0, 99)])}, LABELS)
+
+
+def test_heat_map_of_a_set_without_pairs_is_empty():
+    figure = plot_constraint_heatmaps({"none": Constraints.from_pairs()}, LABELS)
+    figure.draw_without_rendering()
+    assert np.nansum(figure.axes[0].images[0].get_array()) == 0
+
+
+def points():
+    return np.random.default_rng(0).normal(size=(60, 2)) + 5 * LABELS[:, None]
+
+
+def test_projection_names_its_classes_and_marks_one():
+    figure = plot_projections({"SpherePair": points()}, LABELS, names=["cat", "dog", "cow"], marked=1)
+    figure.draw_without_rendering()
+    words = {text.get_text(): text.get_fontweight() for text in figure.axes[0].texts}
+    assert words == {"cat": "normal", "dog": "bold", "cow": "normal"}
+
+
+def test_projections_of_many_methods_have_a_panel_each():
+    figure = plot_projections({f"method {k}": points() for k in range(6)}, LABELS)
+    figure.draw_without_rendering()
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles[:6] == [f"method {k}" for k in range(6)]
+
+
+def test_rings_go_around_the_rows_they_are_asked_for():
+    wrong = LABELS == 2
+    figure = plot_projections({"a": points()}, LABELS, ringed={"a": wrong})
+    np.testing.assert_array_equal(figure.axes[0].collections[-1].get_offsets(), points()[wrong])
+
+
+def test_many_rows_are_thinned():
+    figure = plot_projections({"a": points()}, LABELS, n_points=9)
+    assert sum(len(part.get_offsets()) for part in figure.axes[0].collections) == 9
+
+
+def test_embedding_that_is_not_projected_is_refused():
+    with pytest.raises(InvalidDataError, match="project the embedding to two dimensions first"):
+        plot_projections({"a": np.zeros((60, 10))}, LABELS)
+    with pytest.raises(InvalidDataError, match="at least one projection"):
+        plot_projections({}, LABELS)

@@ -1,0 +1,144 @@
+"""The GPU kernels in Triton's interpreter, so that they are tested without a GPU.
+
+In float32: the interpreter has no products of bfloat16.
+"""
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+from spherepair.networks import build_autoencoder
+from spherepair.networks.autoencoder import linear_layers
+from spherepair.training.batches import row_batches
+from spherepair.training.chain import Link, can_fuse
+from spherepair.training.engine import Recipe, TrainingState
+from spherepair.training.hardware import Hardware
+from spherepair.training.pretraining import DenoisingObjective
+from spherepair.training.rows import ResidentRows
+from spherepair.training.scaling import Scaling
+
+pytest.importorskip("triton", reason="Triton comes for Linux only")
+
+CPU = Hardware(torch.device("cpu"), "float32")
+
+
+def make(*, spherical=True, n_rows=150, sizes=(70, 40, 5)):
+    generator = torch.Generator().manual_seed(0)
+    network = build_autoencoder(
+        sizes[0], sizes[-1], hidden_dims=sizes[1:-1], spherical=spherical, generator=generator
+    )
+    rows = ResidentRows(torch.rand(n_rows, sizes[0], generator=generator), Scaling.identity())
+    batches = row_batches(rows, batch_size=64, seed=0, stream="s")
+    objective = DenoisingObjective(network, factor=0.5)
+    recipe = Recipe("sgd", learning_rate=0.1, momentum=0.9)
+    state = TrainingState("s", objective, recipe.build(objective, CPU), torch.Generator(), 1)
+    state.optimizer.groups[0].rate = torch.tensor(0.1)
+    return network, batches, objective, state
+
+
+def fuse(objective, batches, state, *, corruption=0.0, dropout=0.0, links=None):
+    from spherepair.training.fused import FusedChain
+
+    return FusedChain(
+        links or objective.chain(),
+        state.optimizer,
+        batches,
+        factor=0.5,
+        corruption=corruption,
+        dropout=dropout,
+        dtype=torch.float32,
+    )
+
+
+def run_plainly(network, batches, forward):
+    """The same steps by autograd and torch's SGD; returns the mean error."""
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    batches.start_epoch(0)
+    errors = []
+    for _ in range(batches.n_steps):
+        batch = batches.next()
+        weight = batch.row_weight[:, None] / (batch.row_weight.sum() * batch.rows.shape[1])
+        loss = 0.5 * (weight * (forward(batch.rows) - batch.rows).square()).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        errors.append(loss.item())
+    return sum(errors) / len(errors)
+
+
+@pytest.mark.parametrize("spherical", [True, False])
+def test_fused_steps_are_the_steps_of_autograd(spherical):
+    network, batches, objective, state = make(spherical=spherical)
+    batches.start_epoch(0)
+    before = [p.detach().clone() for p in network.parameters()]
+    step = fuse(objective, batches, state)
+    step.start_epoch(state.generator)
+    for _ in range(batches.n_steps):
+        step()
+    error = step.means()["reconstruction"]
+    step.close()
+    plain, plain_batches, *_ = make(spherical=spherical)
+    expected = run_plainly(plain, plain_batches, plain)
+    assert error == pytest.approx(expected, rel=1e-4)
+    for found, wanted, start in zip(network.parameters(), plain.parameters(), before, strict=True):
+        moved, should = found.detach() - start, wanted.detach() - start
+        assert (moved - should).norm() < 1e-3 * should.norm() + 1e-7
+        assert found.is_contiguous()
+
+
+def test_momentum_stays_with_the_optimizer():
+    network, batches, objective, state = make()
+    batches.start_epoch(0)
+    step = fuse(objective, batches, state)
+    step.start_epoch(state.generator)
+    step()
+    weight = network.encoder[0].weight
+    buffer = state.optimizer.state[weight]["momentum"]
+    assert buffer.shape == weight.shape
+    assert buffer.abs().sum() > 0
+
+
+def test_that_share_of_inputs_is_zeroed_and_of_codes_dropped():
+    network, batches, objective, state = make(n_rows=64)
+    batches.start_epoch(0)
+    down, *_, up = [*linear_layers(network.encoder)][:1] + [*linear_layers(network.decoder)][-1:]
+    step = fuse(
+        objective, batches, state, corruption=0.2, dropout=0.3,
+        links=[Link(down, "dropped relu"), Link(up, "linear")],
+    )  # fmt: skip
+    step.start_epoch(state.generator)
+    step()
+    noisy, clean = step._h[0][:, :70].float(), step._clean[:, :70]
+    kept = noisy != 0
+    assert 1 - kept.float().mean() == pytest.approx(0.2, abs=0.02)
+    assert torch.equal(noisy[kept], clean[kept])
+    plain, *_ = make(n_rows=64)
+    code = F.relu(plain.encoder[0](noisy))
+    dropped = (step._h[1][:, :40] == 0) & (code > 1e-3)
+    assert dropped.sum() / (code > 1e-3).sum() == pytest.approx(0.3, abs=0.05)
+    live = (step._h[1][:, :40] != 0) & (code > 1e-3)
+    assert torch.allclose(step._h[1][:, :40].float()[live], code[live] / 0.7, rtol=1e-4, atol=1e-5)
+
+
+def test_padding_stays_zero():
+    _, batches, objective, state = make()
+    batches.start_epoch(0)
+    step = fuse(objective, batches, state, corruption=0.2)
+    step.start_epoch(state.generator)
+    for _ in range(batches.n_steps):
+        step()
+    first = step._weights.flat[: 64 * 128].view(64, 128)
+    assert first[:40, :70].abs().sum() > 0
+    assert first[40:].abs().sum() == 0
+    assert first[:, 70:].abs().sum() == 0
+
+
+def test_only_what_the_kernels_can_do_is_given_to_them():
+    _, batches, objective, _ = make()
+    sgd, gpu = Recipe("sgd", momentum=0.9), Hardware(torch.device("cuda"), "mixed")
+    links = objective.chain()
+    assert can_fuse(links, batches, sgd, gpu)
+    assert not can_fuse(links, batches, Recipe("adam"), gpu)
+    assert not can_fuse(links, batches, Recipe("sgd", clip_norm=1.0), gpu)
+    assert not can_fuse(links, batches, sgd, Hardware(torch.device("cuda"), "float32"))
+    assert not can_fuse(links, row_batches(batches.rows, batch_size=50, seed=0, stream="s"), sgd, gpu)
