@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn import datasets
 from sklearn.model_selection import train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.estimators.battery_settings import EXPECTED_FAILURES, LEARNING, MODEST, TINY, build
 
 from spherepair import Constraints, baselines, load
 from spherepair.errors import (
@@ -23,62 +24,9 @@ from spherepair.errors import (
 )
 from spherepair.estimators.loading import ESTIMATORS
 from spherepair.metrics import clustering_accuracy
-from spherepair.training.pretraining import JointPretraining
-from spherepair.training.stopping import StableLabels
-
-#: Enough for every step of a fit to be taken, and little more.
-QUICK: dict[str, Any] = {
-    "hidden_dims": (16,),
-    "max_epochs": 3,
-    "stopping": "fixed",
-    "random_state": 0,
-    "progress": False,
-}
-SHORT = {"pretraining": JointPretraining(epochs=2, min_steps=2)}
-TINY: dict[str, dict[str, Any]] = {
-    "SpherePair": {**SHORT, "min_steps": 2},
-    "VanillaDCC": {},
-    "VolMaxDCC": {"volume_rows": 50, "batch_size": 256},
-    "CIDEC": SHORT,
-    "SDEC": SHORT,
-    "DCGMM": {"pretraining_epochs": 2},
-    "AutoEmbedder": SHORT,
-}
-
-#: For 900 digits and 3,000 pairs; floors lie below what seeds 0 to 2 reach, chance at 0.1.
-MODEST: dict[str, Any] = {
-    "hidden_dims": (64, 64),
-    "batch_size": 64,
-    "max_epochs": 20,
-    "precision": "float32",
-    "random_state": 0,
-    "progress": False,
-}
-PREPARED = {"pretraining": JointPretraining(epochs=5, min_steps=200)}
-LEARNING: dict[str, tuple[dict[str, Any], float]] = {
-    "SpherePair": (PREPARED, 0.85),
-    "VanillaDCC": ({}, 0.7),
-    "VolMaxDCC": ({"volume_rows": 300, "max_epochs": 30}, 0.7),
-    "CIDEC": (PREPARED, 0.6),
-    "SDEC": (PREPARED, 0.5),
-    "DCGMM": ({"pretraining_epochs": 5}, 0.55),
-    "AutoEmbedder": ({**PREPARED, "margin": 10.0}, 0.7),
-}
-
-WITHOUT_PAIRS = "without pairs there is nothing to learn, so clusters are those of an untrained network"
-READS_TAGS = "asks whatever has predict_proba for the tags of a classifier; sparse rows are tested below"
-EXPECTED_FAILURES = {
-    name: {"check_estimator_sparse_array": READS_TAGS, "check_estimator_sparse_matrix": READS_TAGS}
-    for name in ESTIMATORS
-}
-for untrained in ("VanillaDCC", "VolMaxDCC"):
-    EXPECTED_FAILURES[untrained]["check_clustering"] = WITHOUT_PAIRS
+from spherepair.training.stopping import PaperRule, StableLabels
 
 every_method = pytest.mark.parametrize("name", ESTIMATORS)
-
-
-def build(name: str, n_clusters: int = 3, **parameters: Any) -> Any:
-    return ESTIMATORS[name](n_clusters, **{**QUICK, **TINY[name], **parameters})
 
 
 @pytest.fixture(scope="session")
@@ -308,6 +256,13 @@ def test_a_resumed_fit_remembers_the_labels_that_its_stopping_rule_watches(
         build(name, progress=interrupt, **settings).fit(X, constraints=pairs, checkpoint=tmp_path)
     resumed = build(name, **settings).fit(X, constraints=pairs, checkpoint=tmp_path)
     assert np.array_equal(resumed.embedding_, whole.embedding_)
+
+
+@every_method
+def test_the_whole_objective_can_be_watched(name: str, X: Any, pairs: Any) -> None:
+    rule = PaperRule(min_epochs=2, tolerance=1e9, patience=1)  # any finite change is small enough
+    model = build(name, stopping=rule, max_epochs=9).fit(X, constraints=pairs)
+    assert sum(record["stage"] == "pairs" for record in model.history_) == 2
 
 
 @every_method

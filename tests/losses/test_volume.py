@@ -124,3 +124,10 @@ def test_padding_takes_no_part_and_no_rows_have_no_volume() -> None:
     loss = noisy_pair_loss(logits, logits.flip(0), link, link_logits=blur, weight=weight)
     kept = noisy_pair_loss(logits[:6], logits.flip(0)[:6], link[:6], link_logits=blur)
     torch.testing.assert_close(loss, kept)
+
+
+def test_pairs_of_no_weight_cost_nothing_in_float32_too() -> None:
+    logits, blur, link = torch.zeros(2, 3), torch.zeros(3, 3), torch.tensor([True, False])
+    assert noisy_pair_loss(logits, logits, link, link_logits=blur, weight=torch.zeros(2)).item() == 0.0
+    none = torch.zeros(0)
+    assert noisy_pair_loss(logits[:0], logits[:0], link[:0], link_logits=blur, weight=none).item() == 0.0

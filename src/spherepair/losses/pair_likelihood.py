@@ -86,6 +86,7 @@ def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:
     """Mean of one value per pair; zero where all weights are zero."""
     if weight is None:
         return values.mean()
+    weight = weight.to(values.dtype)  # the smallest number of one type is zero in a narrower one
     return (values * weight).sum() / weight.sum().clamp(min=torch.finfo(values.dtype).tiny)
 
 
