@@ -96,9 +96,13 @@ def main() -> None:
         )
     if model is not None and "predict" in args.jobs:
         rows = np.tile(data.X_test, (20, 1))
-        model.predict(rows[:10_000])
-        _, took = timed(lambda: model.predict(rows))
-        print(f"{'predict':28s} {len(rows) / took:,.0f} rows/s ({len(rows)} rows x {rows.shape[1]})")
+        kinds = {"float32": rows, "bytes": rows.astype(np.uint8)}
+        if torch.cuda.is_available():
+            kinds["float32 on the GPU"] = torch.from_numpy(rows).cuda()
+        for kind, given in kinds.items():
+            model.predict(given)
+            took = min(timed(lambda given=given: model.predict(given))[1] for _ in range(3))
+            print(f"{'predict, ' + kind:28s} {len(rows) / took:,.0f} rows/s ({len(rows)} x {rows.shape[1]})")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory of the process {peak:.2f} GiB, of which before the first fit {resident:.2f} GiB")
 

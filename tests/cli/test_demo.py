@@ -33,6 +33,15 @@ def test_demo_finds_the_digits_and_writes_everything(done):
     assert pa_csv.read_csv(folder / "predictions.csv").num_rows == 360
 
 
+def test_demo_leaves_a_report_on_its_rows_and_pairs(done):
+    folder, ended = done
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "1,437 rows of 64 values" in page
+    assert "image-0" in page  # rows go by their ids
+    assert "data:image/png" in page
+    assert str(folder / "report.html") in ended.out
+
+
 def test_commands_of_the_demo_can_be_copied(done, call):
     folder, _ = done
     commands = json.loads((folder / "demo.json").read_text())["commands"]
@@ -42,6 +51,7 @@ def test_commands_of_the_demo_can_be_copied(done, call):
         short = ["--max-epochs", "2", "--pretraining", "none"] if words[3] == "fit" else []
         ended = call(*words[3:], *short)
         assert ended.code == 0, (line, ended.err)
+    assert "data:image/png" in (folder / "my-report.html").read_text(encoding="utf-8")
     mine = pa_csv.read_csv(folder / "my-predictions.csv")
     assert mine["id"].to_pylist() == pa_csv.read_csv(folder / "predictions.csv")["id"].to_pylist()
 

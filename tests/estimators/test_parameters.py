@@ -8,7 +8,9 @@ import torch
 from sklearn.cluster import KMeans
 
 from spherepair import SpherePair
+from spherepair.baselines import AutoEmbedder
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
+from spherepair.training.stopping import StableLabels
 
 
 def test_more_clusters_than_rows_are_refused(make: Any, X: Any, pairs: Any) -> None:
@@ -68,6 +70,18 @@ def test_stacked_pretraining_refuses_an_encoder_without_mirrored_layers(
 ) -> None:
     with pytest.raises(InvalidParameterError, match="pretraining='stacked'"):
         make(encoder=torch.nn.Linear(5, 4), pretraining="stacked").fit(X, constraints=pairs)
+
+
+@pytest.mark.parametrize("method", [SpherePair, AutoEmbedder])
+@pytest.mark.parametrize("rule", ["stable-labels", StableLabels(min_epochs=3)])
+def test_methods_without_clusters_while_they_train_refuse_to_stop_on_stable_labels(
+    method: Any, rule: Any, X: Any, pairs: Any
+) -> None:
+    epochs: list[Any] = []
+    model = method(3, stopping=rule, progress=epochs.append)
+    with pytest.raises(InvalidParameterError, match=rf"stopping=.*, but {method.__name__} .*; use 'settled'"):
+        model.fit(X, constraints=pairs)
+    assert not epochs
 
 
 def test_training_that_diverges_says_what_to_lower(make: Any, X: Any, pairs: Any) -> None:

@@ -1,3 +1,5 @@
+"""SpherePair as scikit-learn's users know estimators; scikit-learn's own checks run in test_battery.py."""
+
 from __future__ import annotations
 
 import copy
@@ -11,29 +13,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spherepair import SpherePair
 from spherepair.errors import InvalidDataError
-from spherepair.training.pretraining import JointPretraining
-
-TINY = {
-    "hidden_dims": (16,),
-    "max_epochs": 3,
-    "min_steps": 2,
-    "pretraining": JointPretraining(epochs=2, min_steps=2),
-}
-
-
-def _expected_failures(estimator: Any) -> dict[str, str]:
-    return {}
-
-
-@pytest.mark.filterwarnings("ignore::spherepair.errors.ConstraintWarning")
-@pytest.mark.filterwarnings("ignore::spherepair.errors.EmbeddingDimensionWarning")
-@parametrize_with_checks([SpherePair(2, **TINY)], expected_failed_checks=_expected_failures)
-def test_scikit_learn_check(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def test_clone_has_the_parameters_and_no_fit(fitted: SpherePair) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from spherepair.cli.demo_files import (
     ID_COLUMN,
+    IMAGE_SIZE,
     N_PAIRS,
     DemoFiles,
     Truth,
@@ -21,10 +22,13 @@ from spherepair.cli.options import JsonOption, QuietOption, SeedOption, layer_si
 from spherepair.cli.outputs import write_labels
 from spherepair.cli.predict import predict_blocks, read_rows_for
 from spherepair.cli.reporting import Report, reporting
+from spherepair.cli.tables import Table
 from spherepair.clustering.cluster_number import ClusterNumber
+from spherepair.constraints import Constraints
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.metrics import clustering_accuracy
 from spherepair.plots import demo_picture, save_figure
+from spherepair.report import ReportOptions, write_report
 
 NAME = "demo"
 EXAMPLE = "Example: spherepair demo --out demo-output"
@@ -42,7 +46,7 @@ def command(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Pairs, a fit with unknown number of clusters, and new rows labelled; a minute or two."""
+    """Pairs, a fit with unknown number of clusters, new rows labelled, a report; a minute or two."""
     with reporting(NAME, as_json=as_json, quiet=quiet) as report:
         files = DemoFiles.under(out)
         truth = write_inputs(files, seed)
@@ -59,7 +63,7 @@ def command(
 def _run(
     files: DemoFiles, truth: Truth, *, seed: int, hidden_dims: str, report: Report
 ) -> tuple[dict[str, Any], list[str]]:
-    """Fit, save, predict, draw, and say what was found to machines and to people."""
+    """Fit, save, predict, draw, report, and say what was found to machines and to people."""
     table, pairs = read_inputs(files.rows, files.pairs, id_column=ID_COLUMN, drop=(), report=report)
     model = SpherePair(hidden_dims=layer_sizes(hidden_dims), random_state=seed)
     seconds = fit_model(model, table, pairs=pairs, report=report)
@@ -68,10 +72,17 @@ def _run(
     labels = predict_blocks(model, new, report)
     write_labels(files.predictions, labels, ids=new.ids, id_name=ID_COLUMN)
     _draw(files.picture, model, rows=new.X, labels=labels)
+    _write_page(files.report, model, table=table, pairs=pairs, report=report)
     accuracy = float(clustering_accuracy(truth.held_out, labels))
     commands = next_commands(files, seed=seed, hidden_dims=hidden_dims)
     score = {"test_accuracy": accuracy, "n_test_rows": len(labels)}
-    fields = {"folder": str(files.folder), **outcome(model, pairs), **score, "seed": seed}
+    fields = {
+        "folder": str(files.folder),
+        "report": str(files.report),
+        **outcome(model, pairs),
+        **score,
+        "seed": seed,
+    }
     fields |= {"seconds": round(seconds, 3), "commands": commands}
     return fields, _text(files, describe(model, pairs, seconds=seconds), accuracy, commands)
 
@@ -85,12 +96,19 @@ def _draw(path: Path, model: SpherePair, *, rows: Any, labels: Any) -> None:
     save_figure(picture, path)
 
 
+def _write_page(path: Path, model: SpherePair, *, table: Table, pairs: Constraints, report: Report) -> None:
+    options = ReportOptions(title="Digits: what the clusters look like", image=IMAGE_SIZE)
+    with report.working("writing the report"):
+        write_report(model, table.X, pairs, path, ids=table.ids, options=options)
+
+
 def _text(files: DemoFiles, found: list[str], accuracy: float, commands: list[str]) -> list[str]:
     return [
         *found,
         f"new rows    {100 * accuracy:.1f} % of the held-out images are in the right cluster",
         "            (labels made the pairs and this score; the fit has not seen them)",
         f"written     {files.predictions}, {files.picture}, {files.model}",
+        f"report      {files.report}: open it in a browser",
         "",
         "Next, the same in single commands:",
         *(f"  {line}" for line in commands),

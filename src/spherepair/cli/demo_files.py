@@ -19,6 +19,7 @@ from spherepair.errors import InvalidParameterError
 
 N_PAIRS = 1000
 ID_COLUMN = "id"
+IMAGE_SIZE = "8x8"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class DemoFiles:
     model: Path
     predictions: Path
     picture: Path
+    report: Path
     result: Path
 
     @classmethod
@@ -45,6 +47,7 @@ class DemoFiles:
             model=folder / "model",
             predictions=folder / "predictions.csv",
             picture=folder / "picture.png",
+            report=folder / "report.html",
             result=folder / "demo.json",
         )
         if folder.exists() and not folder.is_dir():
@@ -89,12 +92,14 @@ def write_result(files: DemoFiles, content: dict[str, Any]) -> None:
 def next_commands(files: DemoFiles, *, seed: int, hidden_dims: str) -> list[str]:
     """The same job in commands that can be copied."""
     model, labels = files.folder / "my-model", files.folder / "my-predictions.csv"
+    page = files.folder / "my-report.html"
     pairs = ["--constraints", files.pairs, "--id", ID_COLUMN]
     lines: list[list[Any]] = [
         ["check", files.pairs, "--data", files.rows, "--id", ID_COLUMN],
         ["fit", files.rows, *pairs, "--hidden-dims", hidden_dims, "--seed", seed, "--out", model],
         ["predict", model, files.new_rows, "--id", ID_COLUMN, "--out", labels],
         ["clusters", model],
+        ["report", model, "--data", files.rows, *pairs, "--image", IMAGE_SIZE, "--out", page],
     ]
     return [" ".join([_program(), *(shlex.quote(str(word)) for word in line)]) for line in lines]
 

@@ -17,6 +17,7 @@ from spherepair.errors import InvalidParameterError
 from spherepair.estimators import inputs
 from spherepair.estimators.base import DeepConstrainedClusterer, Job, Logits
 from spherepair.training.randomness import derive_seed
+from spherepair.training.stopping import LABELS, resolve_stopping
 
 
 class EmbeddingClusterer(DeepConstrainedClusterer):
@@ -55,6 +56,12 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
                 f"write {self.clustering.__name__}()."
             )
         resolve_assigner(self.clustering)
+        if resolve_stopping(self.stopping).watches == "nothing":
+            raise InvalidParameterError(
+                f"stopping={self.stopping!r} watches rows change their cluster, but {type(self).__name__} "
+                "cuts its embedding into clusters only when training is over; use 'settled', 'paper', "
+                "'released-code', 'fixed' or a StoppingRule that watches the loss."
+            )
 
     def _cluster(self, job: Job, embedding: NDArray[np.float32]) -> tuple[Assignment, ClusterNumber | None]:
         number = self._infer_n_clusters(embedding, job.pairs) if self.n_clusters == "auto" else None

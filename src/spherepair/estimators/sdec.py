@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from spherepair.estimators.anchored import SelfTrainingClusterer, SelfTrainingObjective
-from spherepair.estimators.base import Job
+from spherepair.estimators.base import CLIP_NORM, Job
 from spherepair.estimators.parameters import NOT_NEGATIVE
 from spherepair.losses.pair_likelihood import weighted_mean
 from spherepair.networks.clustered import ClusteredAutoencoder
@@ -182,7 +182,9 @@ class SDEC(SelfTrainingClusterer):
 
     def _recipe(self) -> Recipe:
         # Differs from the paper: its text does not mention the momentum of the authors' code.
-        return Recipe("sgd", learning_rate=self.learning_rate, momentum=MOMENTUM)
+        # Differs from the paper: nothing bounds the push on cannot-links, and where embeddings are wide
+        # (FashionMNIST after stacked pretraining) it grew until the loss was no number any more.
+        return Recipe("sgd", learning_rate=self.learning_rate, momentum=MOMENTUM, clip_norm=CLIP_NORM)
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:
         n_pairs, n_rows = len(job.pairs), job.rows.n_rows
