@@ -38,10 +38,17 @@ def test_every_method_is_exact_on_easy_embeddings(embedding, n_clusters, method)
     assert found.method == method
 
 
-def test_twenty_clusters_in_fifty_dimensions_are_found(embedding):
-    drawn = embedding(20, n_components=50, n_pairs=10_000, noise=0.3)
+@pytest.mark.parametrize(
+    ("n_clusters", "n_components", "n_pairs"), [(10, 20, 5000), (20, 50, 10_000), (50, 64, 30_000)]
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_counts_that_chance_shifts_do_not_overrule_three_methods_that_agree(
+    embedding, n_clusters, n_components, n_pairs, seed
+):
+    drawn = embedding(n_clusters, n_components=n_components, n_pairs=n_pairs, noise=0.3, n_rows=1000, seed=seed)
     found = infer_n_clusters(drawn.rows, drawn.pairs, random_state=0)
-    assert found.value == 20
+    assert found.value == n_clusters
+    assert found.confidence > 0.8
 
 
 def test_ideal_simplex_without_any_noise_is_found(embedding):

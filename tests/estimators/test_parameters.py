@@ -78,7 +78,7 @@ def test_methods_without_clusters_while_they_train_refuse_to_stop_on_stable_labe
     method: Any, rule: Any, X: Any, pairs: Any
 ) -> None:
     epochs: list[Any] = []
-    model = method(3, stopping=rule, progress=epochs.append)
+    model = method(3, hidden_dims=(8,), pretraining=None, stopping=rule, progress=epochs.append)
     with pytest.raises(InvalidParameterError, match=rf"stopping=.*, but {method.__name__} .*; use 'settled'"):
         model.fit(X, constraints=pairs)
     assert not epochs

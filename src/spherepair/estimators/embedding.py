@@ -56,7 +56,7 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
                 f"write {self.clustering.__name__}()."
             )
         resolve_assigner(self.clustering)
-        if resolve_stopping(self.stopping).watches == "nothing":
+        if resolve_stopping(self.stopping).watches == LABELS:
             raise InvalidParameterError(
                 f"stopping={self.stopping!r} watches rows change their cluster, but {type(self).__name__} "
                 "cuts its embedding into clusters only when training is over; use 'settled', 'paper', "
