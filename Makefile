@@ -19,7 +19,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: setup  ## pairs, fit with unknown number of clusters, new rows predicted, a picture
+demo: setup  ## pairs, fit with unknown number of clusters, new rows predicted, a picture, a report
 	$(BIN)/spherepair demo --out demo-output
 
 # One thread per worker: workers that each use all cores would wait for each other.

@@ -45,7 +45,9 @@ def test_every_method_is_exact_on_easy_embeddings(embedding, n_clusters, method)
 def test_counts_that_chance_shifts_do_not_overrule_three_methods_that_agree(
     embedding, n_clusters, n_components, n_pairs, seed
 ):
-    drawn = embedding(n_clusters, n_components=n_components, n_pairs=n_pairs, noise=0.3, n_rows=1000, seed=seed)
+    drawn = embedding(
+        n_clusters, n_components=n_components, n_pairs=n_pairs, noise=0.3, n_rows=1000, seed=seed
+    )
     found = infer_n_clusters(drawn.rows, drawn.pairs, random_state=0)
     assert found.value == n_clusters
     assert found.confidence > 0.8
