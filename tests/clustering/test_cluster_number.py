@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from spherepair.clustering.candidates import candidate_shares
 from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.clustering.consensus import is_refuted
+from spherepair.clustering.partition_scan import PartitionScan
 from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
 
 METHODS = ["tail-angle", "silhouette", "lifetime", "consensus"]
@@ -41,16 +43,49 @@ def test_every_method_is_exact_on_easy_embeddings(embedding, n_clusters, method)
 @pytest.mark.parametrize(
     ("n_clusters", "n_components", "n_pairs"), [(10, 20, 5000), (20, 50, 10_000), (50, 64, 30_000)]
 )
-@pytest.mark.parametrize("seed", range(2))
-def test_counts_that_chance_shifts_do_not_overrule_three_methods_that_agree(
-    embedding, n_clusters, n_components, n_pairs, seed
-):
-    drawn = embedding(
-        n_clusters, n_components=n_components, n_pairs=n_pairs, noise=0.3, n_rows=1000, seed=seed
-    )
+def test_many_clusters_that_are_easy_to_see_are_found(embedding, n_clusters, n_components, n_pairs):
+    drawn = embedding(n_clusters, n_components=n_components, n_pairs=n_pairs, noise=0.3, n_rows=1000)
     found = infer_n_clusters(drawn.rows, drawn.pairs, random_state=0)
     assert found.value == n_clusters
     assert found.confidence > 0.8
+
+
+@pytest.mark.parametrize(("n_clusters", "n_pairs"), [(10, 4000), (15, 10_000)])
+def test_a_count_of_one_class_too_many_does_not_overrule_three_methods_that_agree(
+    embedding, n_clusters, n_pairs
+):
+    drawn = embedding(n_clusters, n_pairs=n_pairs, n_rows=1000, noise=0.4)
+    together = np.flatnonzero(drawn.pairs.is_must_link)
+    kept = np.ones(len(drawn.pairs.left), dtype=bool)
+    kept[together[:: n_clusters + 1]] = False
+    found = infer_n_clusters(drawn.rows, only(drawn.pairs, kept), random_state=0)
+    assert found.value == n_clusters
+
+
+@pytest.mark.parametrize(
+    ("curve", "values", "refuted"),
+    [
+        ("merged", [9.0, 0.0, 0.0], False),
+        ("merged", [9.0, 9.0, 0.0], True),
+        ("shortage", [9.0, 9.0, -2.0], True),
+        ("misfit", [9.0, 5.0, 0.0], True),
+        ("misfit", [50.0, 9.0, 8.0], False),
+        ("counted", [-9.0, -9.0, 0.0], False),
+    ],
+)
+def test_pairs_refute_three_clusters_by_what_runs_inside_them(curve, values, refuted):
+    names = ("counted", "misfit", "merged", "silhouette", "grouped", "lifetime", "shortage")
+    curves = {name: np.zeros((1, 3)) for name in names} | {curve: np.array([values])}
+    assert is_refuted(3, PartitionScan(**curves)) is refuted
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_two_classes_in_one_place_are_told_apart_by_the_pairs(embedding, seed):
+    drawn = embedding(10, n_pairs=5000, n_rows=5000, seed=seed)
+    second = drawn.labels == 1
+    drawn.rows[second] = drawn.rows[np.flatnonzero(drawn.labels == 0)[np.arange(second.sum()) % 400]]
+    found = infer_n_clusters(drawn.rows, drawn.pairs, random_state=0)
+    assert found.value == 10
 
 
 def test_ideal_simplex_without_any_noise_is_found(embedding):

@@ -100,12 +100,12 @@ def agreed_number(angles: TailAngles, scan: PartitionScan) -> int | None:
 def is_refuted(n_clusters: int, scan: PartitionScan) -> bool:
     """Tell whether the pairs speak against a number: geometry cannot see classes that overlap.
 
-    Either some clusters have too many cannot-links inside, or must-links fit the sizes of the clusters
-    worse than with another number.
+    Some clusters have too many cannot-links inside, or too few must-links, or the must-links fit the
+    sizes of the clusters worse than with another number.
     """
-    misfit, place = scan.misfit.mean(axis=0), n_clusters - 2
-    against = max(scan.merged.mean(axis=0)[place], misfit[place] - misfit.min())
-    return bool(against > settings.REFUTING_EVIDENCE)
+    misfit = scan.misfit.mean(axis=0)
+    against = np.stack([scan.merged.mean(axis=0), scan.shortage.mean(axis=0), misfit - misfit.min()])
+    return bool(against[:, n_clusters - 2].max() > settings.REFUTING_EVIDENCE)
 
 
 def problem_scan(problem: Problem) -> PartitionScan:

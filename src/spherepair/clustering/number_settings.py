@@ -49,8 +49,8 @@ CONSENSUS_COEFFICIENTS = {
 }
 
 # Where tail angles, silhouette and lifetime agree, and no evidence of the pairs above so many nats
-# (odds of twenty to one) is against it, they get this share. In random simulated scenarios such
-# agreement is right more often; docs/cluster-number.md.
+# (odds of twenty to one) is against it, they get this share: over a half, so that it is the answer,
+# and so little that a confidence above 0.9 needs half of the weighed evidence as well.
 REFUTING_EVIDENCE = 3.0
 AGREEMENT_SHARE = 0.8
 

@@ -23,6 +23,7 @@ from spherepair.clustering.pair_counts import (
     count_pairs,
     group_fragments,
     merge_evidence,
+    shortage_evidence,
     size_misfit,
 )
 from spherepair.clustering.partitions import kmeans_steps, nearest_centre, sample_rows
@@ -52,6 +53,8 @@ class PartitionScan:
         Log-likelihood of K' classes by the cannot-links missing between fragments, in nats.
     lifetime : ndarray of shape (R, max_clusters - 1)
         How long K' clusters live in the tree.
+    shortage : ndarray of shape (R, max_clusters - 1)
+        Evidence that some cluster should be two, from the must-links inside, in nats.
     """
 
     counted: Floats
@@ -60,6 +63,7 @@ class PartitionScan:
     silhouette: Floats
     grouped: Floats
     lifetime: Floats
+    shortage: Floats
 
 
 def scan_partitions(
@@ -117,10 +121,10 @@ def scan_partitions(
 def _scan_once(
     sample: Singles, linked: Singles, *, places: Integers, is_must_link: Booleans, max_clusters: int
 ) -> Floats:
-    """Return the six curves of one sample, shape (6, max_clusters - 1)."""
+    """Return the seven curves of one sample, shape (7, max_clusters - 1)."""
     tree = ward_tree(sample.astype(float))
     distances = squareform(pdist(sample).astype(np.float32))
-    found = np.empty((6, max_clusters - 1))
+    found = np.empty((7, max_clusters - 1))
     for place in range(max_clusters - 1):
         labels, centres = _cut(tree, sample, n_clusters=place + 2)
         clusters = nearest_centre(linked, centres)[places]
@@ -131,6 +135,7 @@ def _scan_once(
             merge_evidence(counts),
             mean_silhouette(distances, labels),
         )
+        found[6, place] = shortage_evidence(counts)
     n_fragments = int(FRAGMENTS_PER_CLUSTER * max_clusters)
     _, centres = _cut(tree, sample, n_clusters=min(n_fragments, len(sample)))
     apart = nearest_centre(linked, centres)[places[~is_must_link]]

@@ -123,7 +123,7 @@ class JointPretraining:
     1,000 rows would be 120 steps only. Their epochs hold several passes.
     """
 
-    epochs: int = 15
+    epochs: int = 30
     min_steps: int = 1500
     learning_rate: float = 1e-3
     batch_size: int = 256
