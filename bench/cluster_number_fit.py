@@ -28,7 +28,6 @@ from spherepair.clustering.consensus import (
     consensus_features,
     lifetime_features,
     problem_angles,
-    problem_scan,
 )
 from spherepair.clustering.lifetime import lifetime_curves
 from spherepair.clustering.number_inputs import checked_limits, unit_rows, usable_links
@@ -101,7 +100,7 @@ def features_of(embedding: Floats, pairs: Pairs) -> dict[str, Floats]:
     largest = checked_limits(rows, tail_ratio=0.05, max_clusters=None, n_resamples=N_RESAMPLES)
     links = usable_links(pairs, rows, rng=rng)
     problem = Problem(rows, links, 0.05, largest, N_RESAMPLES, rng)
-    features = consensus_features(problem_angles(problem), problem_scan(problem))
+    features = consensus_features(problem, problem_angles(problem))
     lives = lifetime_curves(rows, largest, rng=rng, n_runs=1, n_rows=settings.SCAN_ROWS)
     features |= lifetime_features(lives)
     lines = len(features["rise_into"])

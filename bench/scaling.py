@@ -81,8 +81,8 @@ def over_pairs(n: int) -> Costs:
     model, cost = fitted(X, pairs)
     return {
         "epoch on pairs": cost["pairs"],
-        "contradictions": seconds(lambda: pairs.conflicts()),
-        "closure": seconds(lambda: pairs.closure()),
+        "contradictions": seconds(pairs.conflicts),
+        "closure": seconds(pairs.closure),
         "tail angles": seconds(lambda: infer_n_clusters(model.embedding_, pairs, method="tail-angle")),
     }
 

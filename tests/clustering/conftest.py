@@ -30,3 +30,14 @@ def draw_embedding(n_clusters, *, n_components=20, n_pairs=3000, noise=0.2, n_ro
 @pytest.fixture
 def embedding():
     return draw_embedding
+
+
+def keep_pairs(pairs, kept):
+    """Some of the pairs, by position or mask."""
+    names = ("left", "right", "is_must_link", "weight")
+    return SimpleNamespace(**{name: getattr(pairs, name)[kept] for name in names})
+
+
+@pytest.fixture
+def only():
+    return keep_pairs

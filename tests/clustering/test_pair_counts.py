@@ -15,7 +15,6 @@ from spherepair.clustering.pair_counts import (
     count_pairs,
     group_fragments,
     merge_evidence,
-    shortage_evidence,
     size_misfit,
 )
 
@@ -97,19 +96,6 @@ def test_the_count_is_right_on_average_and_its_error_is_what_it_says(n_pairs, bi
     assert values.mean() == pytest.approx(10, rel=bias)
     # Values scatter a little less than they say: sizes and must-links of the same pairs go together.
     assert 0.6 < values.std() / said < 1.1
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_must_links_fall_short_only_where_a_cluster_is_two_classes(seed):
-    labels, is_must_link = random_pairs(np.full(10, 0.1), 4000, seed=seed)
-    assert shortage_evidence(count_pairs(labels, is_must_link, n_clusters=10)) < 3
-    assert shortage_evidence(count_pairs(np.minimum(labels, 8), is_must_link, n_clusters=9)) > 3
-
-
-def test_cannot_links_alone_say_nothing_on_a_shortage_of_must_links():
-    labels, is_must_link = random_pairs(np.full(5, 0.2), 500)
-    apart = labels[~is_must_link]
-    assert shortage_evidence(count_pairs(apart, np.zeros(len(apart), dtype=bool), n_clusters=5)) == 0
 
 
 def test_misfit_is_lowest_where_every_cluster_is_one_class():

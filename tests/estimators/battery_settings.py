@@ -47,7 +47,7 @@ LEARNING: dict[str, tuple[dict[str, Any], float]] = {
 }
 
 WITHOUT_PAIRS = "without pairs there is nothing to learn, so clusters are those of an untrained network"
-READS_TAGS = "asks whatever has predict_proba for the tags of a classifier; the battery has its own test of sparse rows"
+READS_TAGS = "asks whatever has predict_proba for a classifier's tags; the battery tests sparse rows itself"
 EXPECTED_FAILURES = {
     name: {"check_estimator_sparse_array": READS_TAGS, "check_estimator_sparse_matrix": READS_TAGS}
     for name in ESTIMATORS

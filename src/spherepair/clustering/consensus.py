@@ -1,8 +1,7 @@
 """Verdicts on the number of clusters: the paper's three ways, and all evidence together.
 
 The consensus reads three things off one embedding: the plateau of the tail angles, where the pairs
-run in each partition of the linked rows, and the silhouette of these partitions. Where the paper's
-three ways agree on a number that the pairs do not refute, that number is the answer.
+run in each partition of the linked rows, and the silhouette of these partitions.
 """
 
 from __future__ import annotations
@@ -72,46 +71,14 @@ def lifetime_verdict(problem: Problem) -> Verdict:
 def consensus_verdict(problem: Problem) -> Verdict:
     """Weigh all evidence at once."""
     angles = problem_angles(problem)
-    scan = problem_scan(problem)
-    shares = candidate_shares(consensus_features(angles, scan), settings.CONSENSUS_COEFFICIENTS)
-    agreed = agreed_number(angles, scan)
-    if agreed is not None and not is_refuted(agreed, scan):
-        # More than half, so that counts which chance has shifted never overrule three ways that agree.
-        shares *= 1 - settings.AGREEMENT_SHARE
-        shares[agreed - 2] += settings.AGREEMENT_SHARE
+    shares = candidate_shares(consensus_features(problem, angles), settings.CONSENSUS_COEFFICIENTS)
     return Verdict(*_curve_and_spread(angles, problem.tail_ratio), shares)
 
 
-def agreed_number(angles: TailAngles, scan: PartitionScan) -> int | None:
-    """Return the number that tail angles, silhouette and lifetime all point to, if there is one.
-
-    Silhouette and lifetime are those of the scan, on the rows in pairs, which cost nothing more.
-    """
-    plateau = tail_features(angles, scan.lifetime.shape[-1] + 1)
-    curves = (
-        candidate_shares(plateau, settings.TAIL_ANGLE_COEFFICIENTS),
-        scan.silhouette.mean(axis=0),
-        scan.lifetime.mean(axis=0),
-    )
-    numbers = {int(curve.argmax()) + 2 for curve in curves}
-    return numbers.pop() if len(numbers) == 1 else None
-
-
-def is_refuted(n_clusters: int, scan: PartitionScan) -> bool:
-    """Tell whether the pairs speak against a number: geometry cannot see classes that overlap.
-
-    Some clusters have too many cannot-links inside, or too few must-links, or the must-links fit the
-    sizes of the clusters worse than with another number.
-    """
-    misfit = scan.misfit.mean(axis=0)
-    against = np.stack([scan.merged.mean(axis=0), scan.shortage.mean(axis=0), misfit - misfit.min()])
-    return bool(against[:, n_clusters - 2].max() > settings.REFUTING_EVIDENCE)
-
-
-def problem_scan(problem: Problem) -> PartitionScan:
-    """Partitions of the rows in pairs into 2..max_clusters clusters, and what the pairs say."""
+def consensus_features(problem: Problem, angles: TailAngles) -> dict[str, Floats]:
+    """All features of K' = 2..max_clusters, each of shape (..., max_clusters - 1)."""
     links = problem.links.sample(settings.LARGEST_SCAN_PAIRS, rng=problem.rng)
-    return scan_partitions(
+    scan = scan_partitions(
         problem.rows,
         links.ends,
         is_must_link=links.is_must_link,
@@ -120,12 +87,8 @@ def problem_scan(problem: Problem) -> PartitionScan:
         n_runs=settings.SCAN_RUNS,
         n_rows=settings.SCAN_ROWS,
     )
-
-
-def consensus_features(angles: TailAngles, scan: PartitionScan) -> dict[str, Floats]:
-    """All features of K' = 2..max_clusters, each of shape (..., max_clusters - 1)."""
     return {
-        **tail_features(angles, scan.silhouette.shape[-1] + 1),
+        **tail_features(angles, problem.max_clusters),
         **pair_features(scan),
         **silhouette_features(scan.silhouette),
     }

@@ -48,12 +48,6 @@ CONSENSUS_COEFFICIENTS = {
     "silhouette": 3.17,
 }
 
-# Where tail angles, silhouette and lifetime agree, and no evidence of the pairs above so many nats
-# (odds of twenty to one) is against it, they get this share: over a half, so that it is the answer,
-# and so little that a confidence above 0.9 needs half of the weighed evidence as well.
-REFUTING_EVIDENCE = 3.0
-AGREEMENT_SHARE = 0.8
-
 # Doubts: rows and pairs looked at, limits, and the confidence that is left at most.
 DOUBT_ROWS = 600
 DOUBT_PAIRS = 10_000

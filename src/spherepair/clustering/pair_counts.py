@@ -198,25 +198,6 @@ def merge_evidence(counts: PairCounts) -> float:
     return float(np.maximum(ratios, 0.0).sum())
 
 
-def shortage_evidence(counts: PairCounts) -> float:
-    """Evidence, in nats, that the cluster shortest of must-links is two classes.
-
-    Two classes of equal size have half of the must-links that their size asks for: the likelihood ratio
-    of two Poisson counts for the cluster where it is largest, less log K' for picking that cluster.
-
-    Examples
-    --------
-    >>> counts = PairCounts(np.array([50.0, 25.0]), np.array([100.0, 75.0]), np.zeros(2))
-    >>> right = PairCounts(np.full(2, 50.0), np.full(2, 50.0), np.zeros(2))
-    >>> shortage_evidence(counts) > 3, shortage_evidence(right) < 0
-    (True, True)
-    """
-    if not counts.must.any():
-        return 0.0
-    ratios = counts.expected_must / 2 - counts.must * np.log(2)
-    return float(ratios.max() - np.log(len(ratios)))
-
-
 def group_fragments(cannot: Floats, max_clusters: int) -> Floats:
     """Log-likelihood of 2, 3, .. classes by the cannot-links that are missing between fragments.
 

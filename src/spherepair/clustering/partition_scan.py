@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster
 from scipy.spatial.distance import pdist, squareform
 
-from spherepair.clustering.lifetime import lifetimes, ward_tree
+from spherepair.clustering.lifetime import ward_tree
 from spherepair.clustering.number_settings import FRAGMENTS_PER_CLUSTER, SCAN_KMEANS_STEPS
 from spherepair.clustering.pair_counts import (
     cannot_link_table,
@@ -23,7 +23,6 @@ from spherepair.clustering.pair_counts import (
     count_pairs,
     group_fragments,
     merge_evidence,
-    shortage_evidence,
     size_misfit,
 )
 from spherepair.clustering.partitions import kmeans_steps, nearest_centre, sample_rows
@@ -51,10 +50,6 @@ class PartitionScan:
         Mean silhouette of the sampled rows.
     grouped : ndarray of shape (R, max_clusters - 1)
         Log-likelihood of K' classes by the cannot-links missing between fragments, in nats.
-    lifetime : ndarray of shape (R, max_clusters - 1)
-        How long K' clusters live in the tree.
-    shortage : ndarray of shape (R, max_clusters - 1)
-        Evidence that some cluster should be two, from the must-links inside, in nats.
     """
 
     counted: Floats
@@ -62,8 +57,6 @@ class PartitionScan:
     merged: Floats
     silhouette: Floats
     grouped: Floats
-    lifetime: Floats
-    shortage: Floats
 
 
 def scan_partitions(
@@ -121,10 +114,10 @@ def scan_partitions(
 def _scan_once(
     sample: Singles, linked: Singles, *, places: Integers, is_must_link: Booleans, max_clusters: int
 ) -> Floats:
-    """Return the seven curves of one sample, shape (7, max_clusters - 1)."""
+    """Return the five curves of one sample, shape (5, max_clusters - 1)."""
     tree = ward_tree(sample.astype(float))
     distances = squareform(pdist(sample).astype(np.float32))
-    found = np.empty((7, max_clusters - 1))
+    found = np.empty((5, max_clusters - 1))
     for place in range(max_clusters - 1):
         labels, centres = _cut(tree, sample, n_clusters=place + 2)
         clusters = nearest_centre(linked, centres)[places]
@@ -135,12 +128,10 @@ def _scan_once(
             merge_evidence(counts),
             mean_silhouette(distances, labels),
         )
-        found[6, place] = shortage_evidence(counts)
     n_fragments = int(FRAGMENTS_PER_CLUSTER * max_clusters)
     _, centres = _cut(tree, sample, n_clusters=min(n_fragments, len(sample)))
     apart = nearest_centre(linked, centres)[places[~is_must_link]]
     found[4] = group_fragments(cannot_link_table(apart, n_clusters=len(centres)), max_clusters)
-    found[5] = lifetimes(tree[:, 2], max_clusters)
     return found
 
 
