@@ -13,6 +13,7 @@ from sklearn.cluster import KMeans
 from sklearn.model_selection import train_test_split
 
 from spherepair import Constraints, SpherePair
+from spherepair.errors import TrainingDivergedError
 from spherepair.estimators.base import Job
 from spherepair.metrics import clustering_accuracy
 from spherepair.theory import minimal_omega
@@ -157,3 +158,12 @@ def test_no_step_is_left_without_pairs_and_none_is_shown_more_often(n_pairs: int
     assert min(real) > 0
     assert sum(real) % n_pairs == 0
     assert batches.n_steps >= 20
+
+
+def test_embeddings_that_are_not_finite_are_never_clustered(monkeypatch):
+    X, y = datasets.make_blobs(60, centers=2, random_state=0)
+    pairs = Constraints.from_labels(y, 300, random_state=0)
+    model = SpherePair(2, hidden_dims=(8,), pretraining=None, max_epochs=1, min_steps=1, random_state=0)
+    monkeypatch.setattr(model, "_embed", lambda network, x: torch.full((len(x), 2), torch.nan))
+    with pytest.raises(TrainingDivergedError, match="last step"):
+        model.fit(X, constraints=pairs)

@@ -98,3 +98,16 @@ def test_padding_is_drawn_like_everything_else():
     last = collect(make_batches(20, 3))[-1]
     left, _, _ = last.split(last.x[:, 0])
     assert len(left[last.pair_weight == 0].unique()) > 1
+
+
+def test_rows_in_the_order_of_the_table_come_in_the_same_order_every_epoch():
+    rows = ResidentRows(torch.arange(10.0)[:, None], Scaling.identity())
+    batches = Batches(
+        rows, PairTensors.none(), pairs_per_step=0, rows_per_step=4, n_steps=3, seed=0, stream="s",
+        one_pass=True, shuffled=False,
+    )  # fmt: skip
+    for epoch in (0, 1):
+        batches.start_epoch(epoch)
+        steps = [batches.next() for _ in range(3)]
+        seen = torch.cat([step.row_index[step.row_weight > 0] for step in steps])
+        assert seen.tolist() == list(range(10))

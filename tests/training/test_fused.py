@@ -142,3 +142,21 @@ def test_only_what_the_kernels_can_do_is_given_to_them():
     assert not can_fuse(links, batches, Recipe("sgd", clip_norm=1.0), gpu)
     assert not can_fuse(links, batches, sgd, Hardware(torch.device("cuda"), "float32"))
     assert not can_fuse(links, row_batches(batches.rows, batch_size=50, seed=0, stream="s"), sgd, gpu)
+
+
+def test_layers_without_bias_are_left_to_autograd():
+    network, *_ = make()
+    network.encoder[0].register_parameter("bias", None)
+    assert DenoisingObjective(network).chain() is None
+
+
+def test_a_step_that_cannot_be_compiled_is_left_to_autograd(monkeypatch):
+    from spherepair.training import fused, pretraining
+
+    def refuse(*args, **kwargs):
+        raise RuntimeError("no compiler")
+
+    _, batches, objective, state = make()
+    monkeypatch.setattr(fused, "FusedChain", refuse)
+    monkeypatch.setattr(pretraining, "can_fuse", lambda *args: True)
+    assert objective.fused_step(state.optimizer, batches, Recipe("sgd", momentum=0.9), CPU) is None

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from spherepair.clustering.assigners import Assignment
 from spherepair.clustering.cluster_number import ClusterNumber
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, TrainingDivergedError
 from spherepair.estimators import inputs
 from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
@@ -52,7 +52,8 @@ from spherepair.training.session import Session
 from spherepair.training.stopping import StoppingRule, resolve_stopping
 from spherepair.version import __version__
 
-#: Gradients of the pair stage are clipped to this norm, as in the authors' published code.
+#: Gradients of the pair stage are clipped to this norm. Differs from the paper: it has no clipping; the
+#: authors' published code has.
 CLIP_NORM = 1.0
 #: The same row on another device or in another precision comes out closer than this to where it was,
 #: relative to the length of a typical embedding.
@@ -322,6 +323,11 @@ class DeepConstrainedClusterer(
         """Embed all rows, find how many clusters there are, and assign."""
         network = job.network.eval()
         embedding = map_rows(lambda x: self._embed(network, x), job.rows, self._hardware)
+        if not np.isfinite(embedding).all():
+            raise TrainingDivergedError(
+                "training diverged in its last step: some embeddings are not finite; lower learning_rate or "
+                "check the scale of the data."
+            )
         found, number = self._cluster(job, embedding)
         if before is not None:
             found = self._keep_numbers(found, before)

@@ -138,6 +138,7 @@ class CIDEC(SelfTrainingClusterer):
     (5, 3)
     """
 
+    # Differs from the paper: it has no least number of epochs; the authors' code has this one.
     _least_epochs: ClassVar[int] = 30
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SelfTrainingClusterer._parameter_constraints,
@@ -153,6 +154,7 @@ class CIDEC(SelfTrainingClusterer):
         hidden_dims: Sequence[int] | str = (500, 500, 2000),
         clustering_weight: float = 1.0,
         must_link_weight: float = 0.1,
+        # Differs from the paper: it cites DEC, whose exponent is 1; the authors' code squares it.
         exponent: float = 2.0,
         pretraining: Any = "joint",
         scaling: str = "auto",
@@ -220,7 +222,8 @@ class CIDEC(SelfTrainingClusterer):
 
 
 def _row_sweep(job: Job, batch_size: int, stage: str) -> Batches:
-    # Differs from the paper: the authors' code never shuffles the rows of this sweep; we always do.
+    # As in the authors' code never shuffled: an epoch that always ends on the same rows leaves the same
+    # mark, so that labels settle and the rule that watches them can stop.
     size = min(batch_size, job.rows.n_rows)
     return Batches(
         job.rows,
@@ -231,6 +234,7 @@ def _row_sweep(job: Job, batch_size: int, stage: str) -> Batches:
         seed=job.session.seed,
         stream=f"{stage} {ROWS}",
         one_pass=True,
+        shuffled=False,
         part=ROWS,
     )
 

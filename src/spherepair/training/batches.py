@@ -81,6 +81,8 @@ class Batches:
         Name of the random stream; epoch e draws from (seed, stream, e) alone.
     one_pass : bool, default=False
         Show every row once per epoch and pad the last step, instead of filling all places.
+    shuffled : bool, default=True
+        Whether rows come in a fresh order every epoch, or always in that of the table.
     part : str, default="joint"
         Name of this sweep, for objectives whose epochs have several.
     """
@@ -96,6 +98,7 @@ class Batches:
         seed: int,
         stream: str,
         one_pass: bool = False,
+        shuffled: bool = True,
         part: str = "joint",
     ) -> None:
         self.rows = rows
@@ -104,7 +107,8 @@ class Batches:
         self.pairs_per_step = pairs_per_step
         self.rows_per_step = rows_per_step
         self.n_steps = n_steps
-        self._seed, self._stream, self._one_pass = seed, stream, one_pass
+        self._seed, self._stream = seed, stream
+        self._one_pass, self._shuffled = one_pass, shuffled
         device = rows.index_device
         # These buffers keep their addresses for good: captured steps read from them.
         width = 2 * pairs_per_step + rows_per_step
@@ -185,7 +189,10 @@ class Batches:
     def _plan_rows(self, generator: torch.Generator) -> None:
         n_places = self.n_steps * self.rows_per_step
         n_used = min(n_places, self.rows.n_rows) if self._one_pass else n_places
-        drawn = _permutations(self.rows.n_rows, n_places, generator)
+        if self._shuffled:
+            drawn = _permutations(self.rows.n_rows, n_places, generator)
+        else:
+            drawn = torch.arange(n_places, device=generator.device) % self.rows.n_rows
         shape = (self.n_steps, self.rows_per_step)
         self.index_plan[:, 2 * self.pairs_per_step :] = drawn.view(shape)
         is_real = torch.arange(n_places, device=drawn.device) < n_used

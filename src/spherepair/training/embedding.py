@@ -53,7 +53,8 @@ def _in_blocks(run: Callable[[int], Result], hardware: Hardware) -> Result:
     size = BLOCK_ROWS.get(hardware.device.type, 4096)
     while True:
         try:
-            return run(size)
+            with hardware.current():
+                return run(size)
         except torch.cuda.OutOfMemoryError as error:
             if size <= _SMALLEST_BLOCK:
                 raise DeviceMemoryError(

@@ -134,9 +134,10 @@ def train(
     state = TrainingState(stage, objective, recipe.build(objective, hardware), generator, max_epochs)
     if resume is not None:
         resume(state)
-    runs = [_Sweep(batches, state, recipe, hardware) for batches in sweeps]
+    runs: list[_Sweep] = []
     objective.train()
     try:
+        runs += [_Sweep(batches, state, recipe, hardware) for batches in sweeps]
         while state.epoch < max_epochs and not _is_over(rule, objective, sweeps, state, hardware):
             generator.manual_seed(derive_seed(seed, stage, "noise", state.epoch))
             state.records.append(_epoch(runs, state, recipe))
@@ -146,6 +147,7 @@ def train(
     finally:
         for run in runs:
             run.close()
+        state.optimizer.zero_grad()  # gradients of a captured step would hold on to its memory
         objective.eval()
     return state.records
 
@@ -245,7 +247,7 @@ class _AutogradStep:
         self._optimizer.zero_grad()
         values.sum().backward()  # type: ignore[no-untyped-call]
         if self._clip_norm is not None:
-            nn.utils.clip_grad_norm_(self._parameters, self._clip_norm, foreach=True)
+            nn.utils.clip_grad_norm_(self._parameters, self._clip_norm)
         self._optimizer.step()
         self._add(list(terms), values.detach())
 
@@ -292,7 +294,12 @@ def _full_objective(objective: Objective, batches: Batches, hardware: Hardware) 
     """
     objective.eval()
     total = 0.0
-    for part, weights in ((batches.sweep_pairs(), "pair_weight"), (batches.sweep_rows(), "row_weight")):
+    parts = []
+    if batches.pairs_per_step > 0:
+        parts.append((batches.sweep_pairs(), "pair_weight"))
+    if batches.rows_per_step > 0:
+        parts.append((batches.sweep_rows(), "row_weight"))
+    for part, weights in parts:
         values, masses = [torch.zeros((), device=hardware.device)], [torch.zeros((), device=hardware.device)]
         for batch in part:
             with hardware.matrix_products(), hardware.autocast():

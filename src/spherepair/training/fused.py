@@ -81,7 +81,17 @@ class FusedChain:
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self._launches = list(self._step())
         if device.type == "cuda":
+            self._compile()
+
+    def _compile(self) -> None:
+        """Compile all kernels and run the first, which only fills buffers: a failure shows here."""
+        try:
             _compile_together(self._launches)
+            first = self._launches[0]
+            first.kernel[first.grid](*first.arguments, **first.constants)
+        except Exception:
+            self.close()
+            raise
 
     def start_epoch(self, generator: torch.Generator) -> None:
         """Draw the seed of this epoch's noise and weigh the rows of its plan."""

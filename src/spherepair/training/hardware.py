@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +28,10 @@ class Hardware:
     def autocast(self) -> torch.autocast:
         """For the forward pass: matrix products in bfloat16 where that was chosen."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+
+    def current(self) -> AbstractContextManager[None]:
+        """Makes this GPU the one that streams and events refer to; nothing on other devices."""
+        return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
 
     @contextmanager
     def matrix_products(self) -> Iterator[None]:
@@ -82,7 +86,8 @@ def _device(device: str | torch.device) -> torch.device:
 
 def _best_precision(device: torch.device) -> str:
     if device.type == "cuda":
-        return "mixed"
+        # Older GPUs have no units for bfloat16 (nor for TF32, which they then take for float32).
+        return "mixed" if torch.cuda.get_device_capability(device) >= (8, 0) else "tf32"
     if device.type == "cpu" and has_amx():
         return "bfloat16"
     return "float32"

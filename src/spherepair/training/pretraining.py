@@ -8,6 +8,7 @@ with momentum 0.9 and a rate of 0.1 that falls tenfold every 100 epochs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,8 @@ from spherepair.training.randomness import torch_generator
 from spherepair.training.rows import ResidentRows, RowSource, blocks
 from spherepair.training.scaling import Scaling
 from spherepair.training.session import Session
+
+logger = logging.getLogger(__name__)
 
 #: Share of the inputs that is set to zero before a row is encoded.
 CORRUPTION = 0.2
@@ -63,20 +66,26 @@ class DenoisingObjective(Objective):
         links = self.chain()
         if links is None or not isinstance(optimizer, SGD) or not can_fuse(links, batches, recipe, hardware):
             return None
-        from spherepair.training.fused import FusedChain
+        try:
+            from spherepair.training.fused import FusedChain
 
-        return FusedChain(
-            links,
-            optimizer,
-            batches,
-            factor=self._factor,
-            corruption=CORRUPTION,
-            dropout=HIDDEN_DROPOUT,
-        )
+            return FusedChain(
+                links,
+                optimizer,
+                batches,
+                factor=self._factor,
+                corruption=CORRUPTION,
+                dropout=HIDDEN_DROPOUT,
+            )
+        except Exception as error:  # Triton raises what its compilers raise
+            logger.info("the fused step cannot be compiled here (%s); using autograd", error)
+            return None
 
     def chain(self) -> list[Link] | None:
         """The network as a chain of Linear layers; ``None`` where it is not one."""
         if not isinstance(self.network, Autoencoder) or not _is_mirrored(self.network):
+            return None
+        if any(layer.bias is None for layer in linear_layers(self.network)):
             return None
         encoder, decoder = (
             list(linear_layers(part)) for part in (self.network.encoder, self.network.decoder)

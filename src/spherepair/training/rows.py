@@ -7,6 +7,7 @@ the device; sparse matrices, memory maps and tables too large for the GPU are re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -141,7 +142,8 @@ def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = Tr
         shareable = X.flags.writeable and _is_torch_type(X.dtype) and min(X.strides) >= 0
         return ResidentRows(torch.from_numpy(X), scaling) if shareable else StreamedRows(X, scaling, device)
     try:
-        return ResidentRows(_scaled_on_device(X, scaling, device), Scaling.identity())
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            return ResidentRows(_scaled_on_device(X, scaling, device), Scaling.identity())
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         return StreamedRows(X, scaling, device)

@@ -74,7 +74,7 @@ class Session:
         if initialise is not None and not self._is_resumed(stage):
             initialise()
         try:
-            with torch.random.fork_rng(devices=[]):
+            with self.hardware.current(), torch.random.fork_rng(devices=[]):
                 self.history += train(
                     objective,
                     [sweeps] if isinstance(sweeps, Batches) else sweeps,
