@@ -9,6 +9,8 @@ and k-means. About five minutes on an H200 for the line above.
 
 from __future__ import annotations
 
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+
 import argparse
 import copy
 import json
@@ -20,7 +22,6 @@ from typing import Any
 import numpy as np
 import torch
 
-import spherepair
 from spherepair import Constraints, SpherePair
 from spherepair.datasets import load_dataset
 from spherepair.metrics import cluster_scores

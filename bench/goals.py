@@ -9,6 +9,8 @@ counts; the first seed of a fresh process is the honest one. ``--stages`` adds t
 
 from __future__ import annotations
 
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+
 import argparse
 import resource
 import time
@@ -18,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 
-import spherepair
 from spherepair import Constraints, SpherePair
 from spherepair.datasets import load_dataset
 from spherepair.metrics import clustering_accuracy

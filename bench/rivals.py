@@ -11,6 +11,8 @@ out. The ratio is what counts.
 
 from __future__ import annotations
 
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+
 import argparse
 import time
 from typing import Any
@@ -19,7 +21,6 @@ import numpy as np
 import torch
 from plain_rivals import PLAIN, Listed
 
-import spherepair
 from spherepair import Constraints
 from spherepair.estimators.loading import ESTIMATORS
 from spherepair.training.hardware import choose_hardware

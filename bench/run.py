@@ -9,6 +9,8 @@ both sides reconstruct the same rows per step; "default" is our epoch as it is t
 
 from __future__ import annotations
 
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+
 import argparse
 import time
 from collections.abc import Callable
@@ -18,7 +20,6 @@ import numpy as np
 import torch
 from plain_loop import PlainAutoencoder, pairs_epoch, pretraining_epoch
 
-import spherepair
 from spherepair import Constraints, SpherePair
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.pretraining import JointPretraining, StackedPretraining

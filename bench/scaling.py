@@ -9,6 +9,8 @@ come from a memory map on disk that is never loaded as a whole; its peak memory 
 
 from __future__ import annotations
 
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+
 import argparse
 import resource
 import tempfile
@@ -19,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import spherepair
 from spherepair import Constraints, SpherePair, infer_n_clusters
 from spherepair.clustering.kmeans import kmeans
 from spherepair.training.hardware import choose_hardware

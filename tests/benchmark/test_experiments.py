@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 
 import pytest
 
+from spherepair import cli
+from spherepair.benchmark.__main__ import main
 from spherepair.benchmark.experiments import ORDER, list_experiments, read_experiment
 from spherepair.benchmark.grid import expand
 from spherepair.datasets.catalogue import find_spec
@@ -80,3 +84,83 @@ def test_words_that_nobody_knows_are_refused(tiny, line, message):
     tiny.write_text(f"{line}\n{tiny.read_text()}")
     with pytest.raises(InvalidParameterError, match=message):
         read_experiment(tiny)
+
+
+def change(tiny, old, new):
+    text = tiny.read_text()
+    assert old in text
+    tiny.write_text(text.replace(old, new, 1))
+
+
+WRONG = [
+    ("pairs = [100, 300]", "pairs = 100", "pairs of the experiment must be a list of whole numbers from 1"),
+    ("pairs = [100, 300]", "pairs = [0]", "pairs of the experiment must be .* got \\[0\\] instead"),
+    ("pairs = [100, 300]", "pairs = [true]", "pairs of the experiment must be a list of whole numbers"),
+    ("seeds = [0, 1]", "seeds = 0", "seeds of the experiment must be .*; for instance seeds = \\[0, 1, 2\\]"),
+    ("seeds = [0, 1]", "seeds = []", "seeds of the experiment must be a list of whole numbers from 0"),
+    ("seeds = [0, 1]", "seeds = [-1]", "seeds of the experiment must be a list of whole numbers from 0"),
+    ('title = "Tiny grid"', "title = 3", "title of the experiment must be a text, got 3 instead"),
+    ('["digits"]', '"digits"', "datasets of the experiment must be a list of names or tables"),
+    ('["digits"]', '[{ label = "d" }]', "name is missing in data set 1"),
+    ('["digits"]', '[{ name = "digits", classes = 3 }]', "classes of data set 1 must be a list of whole"),
+    ('label = "Defaults"', "", "label is missing in method 2"),
+    ('label = "Defaults"', "label = 1", "label of method 2 must be a text"),
+    ('label = "Defaults"', 'name = "Defaults"', "method 2 has no 'name'; it may have estimator, for_dataset"),
+    ("max_epochs = 2", "max_epochs = 2020-01-01", "parameters of method 1 must be a table of numbers, texts"),
+    ("seeds = [0, 1]", "seeds = [0]\nsweep = { omega = 2.0 }", "sweep of the experiment must be a table of"),
+    (
+        "seeds = [0, 1]",
+        'seeds = [0]\nmeasure = "scores"',
+        "measure of the experiment must be a list of texts",
+    ),
+    ('id = "tiny"', 'id = "../../evil"', "id must be of letters, digits, _ and - only, got '../../evil'"),
+    ('id = "tiny"', 'id = ""', "id must be of letters"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG)
+def test_entry_of_another_kind_is_one_sentence(tiny, old, new, message):
+    change(tiny, old, new)
+    with pytest.raises(InvalidParameterError, match=message) as raised:
+        read_experiment(tiny)
+    assert str(raised.value).startswith(f"{tiny}: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_methods_that_are_no_list_of_tables_are_refused(tiny):
+    text = tiny.read_text()
+    tiny.write_text('methods = "SpherePair"\n' + text[: text.index("[[methods]]")])
+    with pytest.raises(InvalidParameterError, match="methods of the experiment must be a list of tables"):
+        read_experiment(tiny)
+
+
+def test_file_that_is_not_utf_8_is_refused(tiny):
+    tiny.write_bytes(tiny.read_text().replace("Tiny", "Größe").encode("latin-1"))
+    with pytest.raises(InvalidParameterError, match=r"is not UTF-8 text .* save it as UTF-8"):
+        read_experiment(tiny)
+
+
+def test_file_nested_too_deeply_is_refused(tiny):
+    tiny.write_text(f"pairs = {'[' * 5000}{']' * 5000}")
+    with pytest.raises(InvalidParameterError, match="nests its entries too deeply"):
+        read_experiment(tiny)
+
+
+def test_experiment_made_in_python_cannot_leave_the_folder_either():
+    with pytest.raises(InvalidParameterError, match="id must be of letters"):
+        replace(read_experiment("toy"), id="a/b")
+
+
+def of_the_command_line(arguments):
+    return cli.main(["bench", *arguments])
+
+
+@pytest.mark.parametrize("front", [main, of_the_command_line], ids=["module", "command line"])
+@pytest.mark.parametrize(("old", "new", "message"), [WRONG[0], WRONG[3], WRONG[7], WRONG[10], WRONG[16]])
+def test_bad_document_is_exit_2_on_both_fronts(tiny, tmp_path, capsys, front, old, new, message):
+    change(tiny, old, new)
+    assert front(["run", str(tiny), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert re.search(message, said)
+    assert "Traceback" not in said
+    assert not (tmp_path / "out").exists()

@@ -6,16 +6,26 @@ from dataclasses import replace
 
 import pytest
 
+from spherepair.benchmark import grid
 from spherepair.benchmark.experiments import read_experiment
-from spherepair.benchmark.grid import PairChoice, RunSpec, expand, select
+from spherepair.benchmark.grid import PairChoice, RunSpec, content_key, expand, select
 from spherepair.errors import InvalidParameterError
 
 SPEC = RunSpec("digits", None, "SpherePair", {"omega": 2.0}, PairChoice(100), seed=0)
 
 
-def test_key_never_changes():
+def test_key_of_one_code_never_changes(monkeypatch):
+    monkeypatch.setattr(grid, "PROTOCOL", 1)
+    monkeypatch.setattr(grid, "__version__", "0.1.0")
     # Written down: with another key every finished run of every folder would be done again.
-    assert SPEC.key == "efedcd3043271279854b"
+    assert SPEC.key == "bda3b3afd7dceb5563d8"
+
+
+@pytest.mark.parametrize("what", ["PROTOCOL", "__version__"])
+def test_other_code_has_other_keys(monkeypatch, what):
+    keys = {SPEC.key, content_key({"data": "digits"})}
+    monkeypatch.setattr(grid, what, "another")
+    assert not keys & {SPEC.key, content_key({"data": "digits"})}
 
 
 def test_key_knows_everything_that_decides_the_result():

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from spherepair import Constraints, SpherePair
+from spherepair.benchmark.grid import content_key
 from spherepair.benchmark.pretrained import SharedPretraining, share_pretraining
 from spherepair.networks import build_autoencoder
+from spherepair.training.hardware import Hardware, choose_hardware
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 
 JOINT = JointPretraining(epochs=2, min_steps=2)
@@ -69,20 +71,41 @@ def test_stacked_pretraining_is_made_once_for_all_seeds(rows, tmp_path):
 
 @pytest.mark.parametrize(
     "other",
-    [{"embedding_dim": 12}, {"hidden_dims": (9,)}, {"scaling": "standard"}],
-    ids=["embedding", "network", "scaling"],
+    [{"embedding_dim": 12}, {"hidden_dims": (9,)}, {"scaling": "standard"}, {"precision": "bfloat16"}],
+    ids=["embedding", "network", "scaling", "precision"],
 )
 def test_what_cannot_be_shared_is_not(rows, tmp_path, other):
-    fit(rows, tmp_path, pretraining=STACKED, scaling="none")
-    fit(rows, tmp_path, pretraining=STACKED, **({"scaling": "none"} | other))
+    usual = {"scaling": "none", "precision": "float32"}
+    fit(rows, tmp_path, pretraining=STACKED, **usual)
+    fit(rows, tmp_path, pretraining=STACKED, **(usual | other))
     assert len(kept(tmp_path)) == 2
 
 
 def test_plain_and_spherical_autoencoders_have_keys_of_their_own(tmp_path):
     shared = SharedPretraining(STACKED, {}, tmp_path, seed=0)
     plain, spherical = (build_autoencoder(4, 2, hidden_dims=(3,), spherical=s) for s in (False, True))
-    session = SimpleNamespace(seed=0)
+    session = SimpleNamespace(seed=0, hardware=choose_hardware("cpu", "float32"))
     assert shared._identity(plain, session) != shared._identity(spherical, session)
+
+
+@pytest.mark.parametrize(
+    "other", [Hardware(torch.device("cuda", 0), "float32"), Hardware(torch.device("cpu"), "bfloat16")]
+)
+def test_other_kinds_of_device_and_precisions_have_keys_of_their_own(tmp_path, other):
+    shared = SharedPretraining(STACKED, {}, tmp_path, seed=0)
+    network = build_autoencoder(4, 2, hidden_dims=(3,), spherical=True)
+    one, two = (
+        content_key(shared._identity(network, SimpleNamespace(seed=0, hardware=hardware)))
+        for hardware in (choose_hardware("cpu", "float32"), other)
+    )
+    assert one != two
+
+
+def test_autoencoder_of_other_code_is_made_again(rows, tmp_path, monkeypatch):
+    fit(rows, tmp_path, pretraining=STACKED)
+    monkeypatch.setattr("spherepair.benchmark.grid.PROTOCOL", -1)
+    _, again = fit(rows, tmp_path, pretraining=STACKED)
+    assert again.was_made_here
 
 
 def test_damaged_file_is_made_again(rows, tmp_path):

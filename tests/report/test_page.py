@@ -126,6 +126,19 @@ def test_other_rows_are_labelled_by_the_model_and_said_to_be_others(digits):
     assert "it needs cannot-links" in said
 
 
+def test_row_near_the_origin_that_moved_a_little_is_still_a_row_of_the_fit(plain_model):
+    X = np.random.default_rng(0).normal(size=(60, 3)) + 10.0
+    X[7] = 0.001
+    labels = np.arange(60) % 2
+    pairs = Constraints.from_pairs(cannot_link=[(0, 1)])
+    model = plain_model().fit(X, labels, centers=X[:2], constraints=pairs)
+    moved = X.copy()
+    moved[7] += 0.01
+    assert build_report(model, moved).are_training_rows
+    moved[7] += 10.0
+    assert not build_report(model, moved).are_training_rows
+
+
 def test_tables_show_values_of_named_columns(blobs):
     X, _, model = blobs
     table, model = named(X, model, [f"f{place}" for place in range(5)])

@@ -1,4 +1,4 @@
-"""What a result was made with: versions, device and commit."""
+"""What a result was made with: protocol, versions, device and commit."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ import torch
 
 from spherepair.version import __version__
 
+#: Part of the key of every run and of every shared autoencoder: with another number those in a folder of
+#: results count for nothing and are made again. To be raised by hand in the commit with which the same run
+#: comes out otherwise (a loss, a default, a stopping rule, how pairs are drawn or data prepared, what is
+#: measured); otherwise tables would mix the results of two codes. What changes no number leaves it.
+PROTOCOL = 1
 #: Where the sources have no history (a copy on another machine), this says which commit they are.
 COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")
 
 
 def describe_environment() -> dict[str, object]:
-    """Versions, device and commit as plain values.
+    """Protocol, versions, device and commit as plain values.
 
     Examples
     --------
     >>> sorted(describe_environment())
-    ['commit', 'device', 'threads', 'versions']
+    ['commit', 'device', 'protocol', 'threads', 'versions']
     """
     return {
+        "protocol": PROTOCOL,
         "versions": {"spherepair": __version__, "python": platform.python_version(), **_versions()},
         "device": device_name(),
         "threads": torch.get_num_threads(),
@@ -41,17 +47,18 @@ def device_name() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the sources; "+" follows where they were changed since, None where nobody knows."""
-    stated = os.environ.get(COMMIT_VARIABLE)
-    if stated:
-        return stated
+    """The commit of the sources: of their checkout, else as the variable says, else None.
+
+    "+" follows where the sources were changed since.
+    """
     here = Path(__file__)
     # Tracked: a package installed inside somebody else's checkout has not got that commit.
-    if _git("ls-files", "--error-unmatch", here.name) is None:
-        return None
-    head = _git("rev-parse", "--short=12", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(here.parents[1]))
-    return None if head is None else head + ("+" if changed else "")
+    if _git("ls-files", "--error-unmatch", here.name) is not None:
+        head = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(here.parents[1]))
+        if head is not None:
+            return head + ("+" if changed else "")
+    return os.environ.get(COMMIT_VARIABLE) or None
 
 
 def _versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from spherepair.benchmark.checking import DATASET, EXPERIMENT, METHOD, check_entries
 from spherepair.errors import InvalidParameterError
 
 #: What a run can be asked for beyond its scores.
@@ -105,6 +107,13 @@ class Experiment:
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
 
+    def __post_init__(self) -> None:
+        # The id becomes a file name in the folder of results, and must not lead out of it.
+        if not re.fullmatch("[A-Za-z0-9_-]+", self.id):
+            raise InvalidParameterError(
+                f"id must be of letters, digits, _ and - only, got {self.id!r} instead; it names a file."
+            )
+
 
 def list_experiments() -> list[Experiment]:
     """The experiments that ship with the package, in the order of the paper.
@@ -135,13 +144,20 @@ def read_experiment(name: str | os.PathLike[str]) -> Experiment:
         return _parse(str(name), shipped[str(name)])
     path = Path(name)
     if path.suffix == ".toml" or path.exists():
-        return _parse(str(path), path.read_text(encoding="utf-8"))
+        return _parse(str(path), _read_text(path))
     close = difflib.get_close_matches(str(name), shipped, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise InvalidParameterError(
         f"experiment must be one of {', '.join(sorted(shipped))} or a .toml file, got {str(name)!r} "
         f"instead.{hint}"
     )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidParameterError(f"{path} is not UTF-8 text ({error}); save it as UTF-8.") from error
 
 
 def _shipped() -> dict[str, str]:
@@ -155,6 +171,8 @@ def _parse(source: str, text: str) -> Experiment:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidParameterError(f"{source} is not TOML: {error}.") from error
+    except RecursionError as error:
+        raise InvalidParameterError(f"{source} nests its entries too deeply; flatten them.") from error
     try:
         return _experiment(content, text)
     except InvalidParameterError as error:
@@ -162,13 +180,10 @@ def _parse(source: str, text: str) -> Experiment:
 
 
 def _experiment(content: dict[str, Any], text: str) -> Experiment:
-    _check_keys(content, set(Experiment.__dataclass_fields__) - {"text"}, where="the experiment")
-    missing = [name for name in _NEEDED if name not in content]
-    if missing:
-        raise InvalidParameterError(f"{missing[0]} is missing; give {missing[0]} = ...")
+    check_entries(content, EXPERIMENT, where="the experiment", needed=_NEEDED)
     fields = {name: _frozen(value) for name, value in content.items()}
-    fields["datasets"] = tuple(_dataset(entry) for entry in content["datasets"])
-    fields["methods"] = tuple(_method(entry) for entry in content["methods"])
+    fields["datasets"] = tuple(_dataset(*entry) for entry in enumerate(content["datasets"], start=1))
+    fields["methods"] = tuple(_method(*entry) for entry in enumerate(content["methods"], start=1))
     experiment = Experiment(**fields, text=text)
     _check_words(experiment)
     return experiment
@@ -181,29 +196,21 @@ _NEEDED = (
 )
 
 
-def _dataset(entry: str | dict[str, Any]) -> DatasetChoice:
+def _dataset(place: int, entry: str | dict[str, Any]) -> DatasetChoice:
     if isinstance(entry, str):
         return DatasetChoice(entry, entry)
-    _check_keys(entry, set(DatasetChoice.__dataclass_fields__), where="a data set")
-    fields = {"label": entry.get("name"), **{name: _frozen(value) for name, value in entry.items()}}
+    check_entries(entry, DATASET, where=f"data set {place}", needed=("name",))
+    fields = {"label": entry["name"], **{name: _frozen(value) for name, value in entry.items()}}
     return DatasetChoice(**fields)
 
 
-def _method(entry: dict[str, Any]) -> MethodChoice:
-    _check_keys(entry, set(MethodChoice.__dataclass_fields__), where="a method")
+def _method(place: int, entry: dict[str, Any]) -> MethodChoice:
+    check_entries(entry, METHOD, where=f"method {place}", needed=("label", "estimator"))
     return MethodChoice(**entry)
 
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-def _check_keys(content: Any, known: set[str], *, where: str) -> None:
-    if not isinstance(content, dict):
-        raise InvalidParameterError(f"{where} must be a table, got {content!r} instead.")
-    unknown = sorted(set(content) - known)
-    if unknown:
-        raise InvalidParameterError(f"{where} has no {unknown[0]!r}; it may have {', '.join(sorted(known))}.")
 
 
 def _check_words(experiment: Experiment) -> None:

@@ -1,7 +1,7 @@
 """From an experiment to a flat list of runs, each with a key that says what it is.
 
-The key is a hash of everything that decides the result, so a run that is finished is known as such
-whichever experiment asks for it.
+The key is a hash of everything that decides the result, the code included, so a run that is finished is
+known as such whichever experiment asks for it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from spherepair.benchmark.environment import PROTOCOL
 from spherepair.benchmark.experiments import DatasetChoice, Experiment, MethodChoice
 from spherepair.errors import InvalidParameterError
+from spherepair.version import __version__
 
 #: Pairs of IMB0, IMB1 and IMB2 for each pair of IMB0.
 IMBALANCE = (1, 5, 10)
@@ -58,7 +60,7 @@ class RunSpec:
 
     @property
     def key(self) -> str:
-        """Twenty hexadecimal digits: the same for the same run, on any machine.
+        """Twenty hexadecimal digits: the same for the same run of the same code, on any machine.
 
         Examples
         --------
@@ -81,14 +83,15 @@ class PlannedRun:
 
 
 def content_key(content: Any) -> str:
-    """A hash of plain values; the order of the names does not matter.
+    """A hash of plain values and of the code's version and protocol; the order of names does not matter.
 
     Examples
     --------
     >>> content_key({"a": 1, "b": 2}) == content_key({"b": 2, "a": 1})
     True
     """
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    made_by = {"protocol": PROTOCOL, "version": __version__, "content": content}
+    canonical = json.dumps(made_by, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:20]
 
 

@@ -84,13 +84,16 @@ class SharedPretraining:
         write_tensor_file(path, manifest, network.state_dict())
 
     def _identity(self, network: Autoencoder, session: Session) -> dict[str, Any]:
-        """All that the weights depend on."""
+        """All that the weights depend on; the key adds the code."""
         return {
             "data": dict(self.data),
             "method": repr(self.method),
             "network": [[name, list(tensor.shape)] for name, tensor in network.state_dict().items()],
             "spherical": bool(getattr(network, "spherical", False)),
             "seed": session.seed if self.seed is None else self.seed,
+            # Sums come out otherwise on another kind of device, and in another precision by far.
+            "device": session.hardware.device.type,
+            "precision": session.hardware.precision,
             # With a seed of its own every layer is drawn anew, so where it started does not matter.
             "start": _digest(network) if self.seed is None else None,
         }

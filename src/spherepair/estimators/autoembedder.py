@@ -145,6 +145,7 @@ class AutoEmbedder(EmbeddingClusterer):
         hidden_dims: Sequence[int] | str = (500, 500, 2000),
         margin: float | str = USUAL_MARGIN,
         cap: float | str = USUAL_CAP,
+        # Differs from the paper: it has "the same encoder as SpherePair"; the authors' code has two, untied.
         tied: bool = False,
         pretraining: Any = "joint",
         scaling: str = "auto",
@@ -189,6 +190,7 @@ class AutoEmbedder(EmbeddingClusterer):
         >>> AutoEmbedder.paper(10).pretraining
         'stacked'
         """
+        # Differs from the paper: it stops as SpherePair does; the rule of the authors' code can never hold.
         protocol = {"pretraining": "stacked", "scaling": "none", "stopping": "fixed"}
         return cls(n_clusters, **(protocol | overrides))
 

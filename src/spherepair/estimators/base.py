@@ -55,9 +55,6 @@ from spherepair.version import __version__
 #: Gradients of the pair stage are clipped to this norm. Differs from the paper: it has no clipping; the
 #: authors' published code has.
 CLIP_NORM = 1.0
-#: The same row on another device or in another precision comes out closer than this to where it was,
-#: relative to the length of a typical embedding.
-SAME_ROW_DISTANCE = 0.14
 PAIRS_STAGE, REFINE_STAGE = "pairs", "refining"
 
 #: From embeddings (n, D) to unnormalised log-probabilities of the clusters (n, K).
@@ -395,11 +392,10 @@ class DeepConstrainedClusterer(
         sample = np.unique(np.linspace(0, table.shape[0] - 1, 256).astype(np.int64))
         rows = open_rows(table[sample], self._scaling, self._hardware.device, keep=False)
         found = map_rows(lambda x: self._embed(self.network_, x), rows, self._hardware)
-        distance = np.linalg.norm(found - self.embedding_[sample], axis=1)
-        typical = np.sqrt(np.mean(np.square(self.embedding_[sample]).sum(axis=1)))
-        if distance.max() > SAME_ROW_DISTANCE * typical:
+        other = inputs.first_other_row(found, self.embedding_[sample])
+        if other is not None:
             raise InvalidDataError(
-                f"row {int(sample[distance.argmax()])} of X is not the row that the model was fitted on; "
+                f"row {int(sample[other])} of X is not the row that the model was fitted on; "
                 "refine needs the same rows in the same order."
             )
 

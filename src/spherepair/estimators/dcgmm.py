@@ -243,6 +243,7 @@ class DCGMM(AnchoredClusterer):
         return DCGMMObjective(job.network, job.rows, self._hardware, pair_weight=self.pair_weight)
 
     def _recipe(self) -> Recipe:
+        # Differs from the paper: the rate falls at epochs 20, 40, ...; in the authors' code one earlier.
         return Recipe(learning_rate=self.learning_rate, decay_every=20, decay_factor=0.9)
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:

@@ -20,7 +20,7 @@ from spherepair.training.batches import Batch
 from spherepair.training.engine import Objective
 from spherepair.training.rows import RowSource, blocks
 
-#: Rows on which the mixture is fitted; more do not move it.
+#: Rows on which the mixture is fitted; more do not move it. Differs from the paper: the authors take all.
 SAMPLE_ROWS = 20_000
 #: Columns share a maximum if half of those that are not empty come this close to it.
 SHARED_MAXIMUM = 0.9

@@ -29,7 +29,8 @@ from spherepair.training.rows import RowSource
 from spherepair.training.stopping import StoppingRule
 
 MOMENTUM = 0.9
-#: With few pairs the rows of an epoch would all fall into one step; more than this take several.
+#: With few pairs the rows of an epoch would all fall into one step; more than this take several. Differs
+#: from the paper: there steps are as many as batches of pairs, however many rows that puts into each.
 LARGEST_STEP = 16_384
 
 
@@ -134,6 +135,7 @@ class SDEC(SelfTrainingClusterer):
         embedding_dim: int | str = "auto",
         hidden_dims: Sequence[int] | str = (500, 500, 2000),
         pair_weight: float = 1e-5,
+        # Differs from the paper: it cites DEC, whose exponent is 1; the authors' code squares it.
         exponent: float = 2.0,
         pretraining: Any = "joint",
         scaling: str = "auto",

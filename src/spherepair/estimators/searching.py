@@ -1,7 +1,8 @@
 """Choosing a setting of a method by pairs that were held out, where it was given as ``"search"``.
 
 Every candidate is trained on 80 % of the pairs, from the same weights; the one whose clusters satisfy
-the largest share of the other pairs wins, the first of them on a tie.
+the largest share of the other pairs wins, the first of them on a tie. One whose training diverges counts
+as the worst.
 
 Differs from the paper: there the accuracy on 1,000 rows with known classes decides. Here classes are
 never used, since a user of constrained clustering has none.
@@ -10,12 +11,14 @@ never used, since a user of constrained clustering has none.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
 from spherepair.constraints import Constraints
+from spherepair.errors import TrainingDivergedError
 from spherepair.estimators.base import DeepConstrainedClusterer, Job
 from spherepair.metrics import pair_satisfaction
 from spherepair.training.embedding import map_rows
@@ -25,6 +28,8 @@ from spherepair.training.stopping import resolve_stopping
 
 SEARCH_STAGE = "search"
 HELD_OUT_SHARE = 0.2
+#: Score of a candidate with which training diverged; shares of pairs are never negative.
+DIVERGED = -math.inf
 
 #: Values of buffers of the network by their names.
 Candidate = Mapping[str, float]
@@ -35,7 +40,8 @@ def search_settings(
 ) -> list[float]:
     """Put the best candidate into the buffers of ``job.network``, and return all scores.
 
-    With a single pair nothing can be held out, and the network keeps what it has.
+    With a single pair nothing can be held out, and the network keeps what it has. A candidate whose training
+    diverges has the score minus infinity; where all do, the search fails as the fit would.
 
     Parameters
     ----------
@@ -48,6 +54,12 @@ def search_settings(
         return []
     kept, held_out = split_pairs(job.pairs, seed=job.session.seed)
     scores = [_score(estimator, _trial(estimator, job, kept, chosen), held_out) for chosen in candidates]
+    if max(scores) == DIVERGED:
+        raise TrainingDivergedError(
+            f"training diverged with each of the {len(candidates)} settings of the search, from "
+            f"{_words(candidates[0])} to {_words(candidates[-1])}; lower learning_rate or check the scale of "
+            "the data."
+        )
     _fill(job, candidates[int(np.argmax(scores))])
     return scores
 
@@ -68,9 +80,15 @@ def _trial(estimator: DeepConstrainedClusterer, job: Job, kept: Constraints, can
 
 
 def _score(estimator: DeepConstrainedClusterer, trial: Job, held_out: Constraints) -> float:
-    estimator._train(trial, SEARCH_STAGE, estimator.max_epochs, resolve_stopping(estimator.stopping))
+    """The share of the held-out pairs that the trial satisfies."""
+    try:
+        estimator._train(trial, SEARCH_STAGE, estimator.max_epochs, resolve_stopping(estimator.stopping))
+    except TrainingDivergedError:
+        return DIVERGED
     network = trial.network.eval()
     embedding = map_rows(lambda x: estimator._embed(network, x), trial.rows, estimator._hardware)
+    if not np.isfinite(embedding).all():
+        return DIVERGED  # in the last step, after its loss was taken
     labels = estimator._cluster(trial, embedding)[0].labels
     kept = pair_satisfaction(
         labels, held_out.left, held_out.right, held_out.is_must_link, weight=held_out.weight
@@ -82,3 +100,7 @@ def _score(estimator: DeepConstrainedClusterer, trial: Job, held_out: Constraint
 def _fill(job: Job, candidate: Candidate) -> None:
     for name, value in candidate.items():
         job.network.get_buffer(name).fill_(value)
+
+
+def _words(candidate: Candidate) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in candidate.items())

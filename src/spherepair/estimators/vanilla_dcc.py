@@ -44,6 +44,7 @@ class VanillaDCCObjective(AssigningObjective):
     """
 
     def __init__(self, network: Classifier, rows: RowSource, hardware: Hardware, *, batch_norm: bool) -> None:
+        # Differs from the paper: as in the authors' code, matched labels are watched, not memberships.
         super().__init__(network, rows, hardware, matched=True)
         self._batch_norm = batch_norm
 

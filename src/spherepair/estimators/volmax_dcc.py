@@ -208,7 +208,10 @@ class VolMaxDCC(VanillaDCC):
         )
 
     def _recipe(self) -> Recipe:
+        # Differs from the paper: it has no clipping; the authors' code clips network and B' together.
         return Recipe("sgd", learning_rate=self.learning_rate, clip_norm=CLIP_NORM)
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:
+        # Differs from the paper: the volume is that of 10,000 random rows in a step, as in the authors' code,
+        # not that of all rows.
         return [pair_sweep(job, stage, batch_size=self.batch_size, rows_per_step=self.volume_rows)]

@@ -21,7 +21,8 @@ from spherepair.losses.pair_likelihood import weighted_mean
 
 #: p and 1 - p are kept above this, as in the authors' published code.
 PROBABILITY_FLOOR = 1e-6
-#: Added to the diagonal of Q'Q, which is singular where a cluster is empty.
+#: Added to the diagonal of Q'Q, which is singular where a cluster is empty. Differs from the paper: it prints
+#: log det(Q'Q); the authors' code has this ridge.
 RIDGE = 1e-6
 
 

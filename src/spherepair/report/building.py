@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from spherepair.constraints import Constraints
-from spherepair.estimators.inputs import check_constraints, check_table
+from spherepair.estimators.inputs import check_constraints, check_table, first_other_row
 from spherepair.report.clusters import ClusterCard, describe_clusters
 from spherepair.report.evidence import Evidence, find_evidence
 from spherepair.report.gallery import Gallery, as_texts
@@ -24,8 +24,6 @@ from spherepair.report.questions import choose_questions
 from spherepair.report.settings import Settings, describe_model
 
 Integers = NDArray[np.int64]
-#: The same row embedded on another device or in another precision moves by less than this share.
-_SAME_ROW = 0.14
 _PROBED_ROWS = 256
 
 
@@ -133,10 +131,8 @@ def _embed_rows(model: Any, table: Any) -> EmbeddedRows:
 
 def _are_the_same(model: Any, table: Any) -> bool:
     probed = np.unique(np.linspace(0, table.shape[0] - 1, _PROBED_ROWS).astype(np.int64))
-    then = np.asarray(model.embedding_)[probed]
-    now = _without_names(model.transform, table[probed])
-    moved = np.linalg.norm(now - then, axis=1)
-    return bool((moved <= _SAME_ROW * np.linalg.norm(then, axis=1)).all())
+    found = _without_names(model.transform, table[probed])
+    return first_other_row(found, np.asarray(model.embedding_)[probed]) is None
 
 
 def _without_names(method: Any, table: Any) -> NDArray[Any]:

@@ -99,8 +99,8 @@ class ReleasedCodeRule:
 class StableLabels:
     """Stop once hardly any row changes its cluster: the rule of methods that assign while they train."""
 
-    # Differs from the paper: as in the authors' code, hard labels (of VanillaDCC and VolMaxDCC after matching)
-    # settle it once, after epoch 10; the paper has soft assignments, over two epochs, from the first one on.
+    # Differs from the paper: it has soft assignments, over two epochs, without a minimum; in the authors'
+    # code labels (those of VanillaDCC and VolMaxDCC after matching) settle it, once, after epoch 10.
     min_epochs: int = 10
     tolerance: float = 0.001
     watches: str = LABELS
