@@ -8,6 +8,8 @@ on rows that were held out of the training set (never the test set, which decide
 
 from __future__ import annotations
 
+import spherepair  # noqa: F401  # isort: skip  # before torch: it asks OpenMP not to spin
+
 import argparse
 import json
 import time
