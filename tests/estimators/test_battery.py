@@ -18,10 +18,12 @@ from tests.estimators.battery_settings import EXPECTED_FAILURES, LEARNING, MODES
 from spherepair import Constraints, baselines, load
 from spherepair.errors import (
     ConflictError,
+    ConstraintWarning,
     InvalidConstraintsError,
     InvalidDataError,
     InvalidParameterError,
 )
+from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.estimators.loading import ESTIMATORS
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.stopping import PaperRule, StableLabels
@@ -141,6 +143,20 @@ def test_fitted_attributes_have_the_documented_shapes(name: str, fitted_one: Any
     terms = {k: v for k, v in last.items() if k not in ("stage", "epoch", "loss", "seconds")}
     assert terms
     assert last["loss"] == pytest.approx(sum(terms.values()), rel=1e-5, abs=1e-6)
+
+
+@every_method
+def test_the_number_of_clusters_can_be_asked_of_what_embeds_first(name: str, fitted_one: Any) -> None:
+    if isinstance(fitted_one, EmbeddingClusterer):
+        assert fitted_one.count_clusters().value >= 2
+    else:
+        assert not hasattr(fitted_one, "count_clusters")
+
+
+@every_method
+def test_spherical_embeddings_are_unit_vectors(name: str, fitted_one: Any, X: Any) -> None:
+    if getattr(fitted_one, "_is_spherical", False):
+        assert np.linalg.norm(fitted_one.transform(X), axis=1) == pytest.approx(1.0, abs=1e-5)
 
 
 @every_method
@@ -294,3 +310,11 @@ def test_it_learns_digits(name: str, digits: Any) -> None:
     pairs = Constraints.from_labels(y_train, 3_000, random_state=0)
     model = ESTIMATORS[name](10, **{**MODEST, **parameters}).fit(train, constraints=pairs)
     assert clustering_accuracy(y_test, model.predict(test)) > floor
+
+
+def test_without_pairs_only_what_learns_from_rows_is_trained(X: Any) -> None:
+    for name in ESTIMATORS:
+        with pytest.warns(ConstraintWarning, match="no constraints"):
+            model = build(name).fit(X)
+        stages = {record["stage"] for record in model.history_}
+        assert ("pairs" in stages) == (name in ("CIDEC", "DCGMM", "SDEC"))

@@ -42,7 +42,7 @@ from spherepair.training.stopping import StableLabels, StoppingRule
 class AnchoredClusterer(AssigningClusterer):
     """A method whose network has ``centers`` in its embedding; pairs are welcome but not needed."""
 
-    _needs_pairs: ClassVar[bool] = False
+    _needs_pairs: bool = False
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **EMBEDDING_PARAMETERS,
         **TRAINING_PARAMETERS,

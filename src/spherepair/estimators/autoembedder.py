@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from spherepair.estimators.base import Job
 from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.estimators.parameters import (
+    CUTTING_PARAMETERS,
     EMBEDDING_PARAMETERS,
     POSITIVE,
     TRAINING_PARAMETERS,
@@ -126,7 +127,6 @@ class AutoEmbedder(EmbeddingClusterer):
     """
 
     #: For :meth:`count_clusters`, whose default this is.
-    tail_ratio: ClassVar[float] = 0.05
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **EMBEDDING_PARAMETERS,
         **TRAINING_PARAMETERS,
@@ -134,7 +134,7 @@ class AutoEmbedder(EmbeddingClusterer):
         "cap": [POSITIVE, StrOptions({"search"})],
         "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
         "tied": ["boolean"],
-        "clustering": [StrOptions({"kmeans", "ward"}), HasMethods(["fit_predict"])],
+        **CUTTING_PARAMETERS,
     }
 
     def __init__(

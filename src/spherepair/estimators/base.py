@@ -83,8 +83,8 @@ class DeepConstrainedClusterer(
 ):
     """Base of all estimators: fit, predict, predict_proba, transform, score_pairs, refine, save."""
 
-    #: Whether training stops after pretraining where there are no pairs.
-    _needs_pairs: ClassVar[bool] = True
+    #: Whether there is nothing to train on where there are no pairs.
+    _needs_pairs: bool = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     def fit(
@@ -304,8 +304,8 @@ class DeepConstrainedClusterer(
         return Job(rows, pairs, network, session)
 
     def _train(self, job: Job, stage: str, max_epochs: int, stopping: StoppingRule) -> None:
-        if len(job.pairs) == 0 and self._needs_pairs and job.session.history:
-            return  # pretraining has done all that can be done without pairs
+        if len(job.pairs) == 0 and self._needs_pairs:
+            return
         job.session.run_stage(
             self._build_objective(job),
             self._sweeps(job, stage),

@@ -23,8 +23,10 @@ from spherepair.training.stopping import LABELS, resolve_stopping
 class EmbeddingClusterer(DeepConstrainedClusterer):
     """An embedding that an assigner (k-means, Ward, any scikit-learn clusterer) cuts into clusters."""
 
-    #: Whether embeddings are unit vectors.
+    #: Whether embeddings are unit vectors; if so, ``_embed`` has to make them.
     _is_spherical: ClassVar[bool] = False
+    #: Share of the smallest angles that is averaged to infer the number of clusters.
+    tail_ratio: float = 0.05
 
     def count_clusters(
         self,

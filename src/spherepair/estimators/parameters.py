@@ -24,6 +24,10 @@ EMBEDDING_PARAMETERS: dict[str, list[Any]] = {
     "embedding_dim": [AT_LEAST_ONE, StrOptions({"auto"})],
     "hidden_dims": ["array-like", StrOptions(set(ARCHITECTURES))],
 }
+#: What a method asks for whose embedding is cut into clusters afterwards.
+CUTTING_PARAMETERS: dict[str, list[Any]] = {
+    "clustering": [StrOptions({"kmeans", "ward"}), HasMethods(["fit_predict"])],
+}
 #: What every method asks for.
 TRAINING_PARAMETERS: dict[str, list[Any]] = {
     "scaling": [StrOptions({"auto", "standard", "none"})],

@@ -24,6 +24,7 @@ from torch.nn import functional as F  # noqa: N812
 from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import Job
 from spherepair.estimators.embedding import EmbeddingClusterer
+from spherepair.estimators.parameters import CUTTING_PARAMETERS
 from spherepair.losses import angular_pair_loss, reconstruction_loss
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
@@ -158,7 +159,7 @@ class SpherePair(EmbeddingClusterer):
         "reconstruction_weight": [Interval(Real, 0.0, None, closed="left")],
         "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
         "scaling": [StrOptions({"auto", "standard", "none"})],
-        "clustering": [StrOptions({"kmeans", "ward"}), HasMethods(["fit_predict"])],
+        **CUTTING_PARAMETERS,
         "tail_ratio": [Interval(Real, 0.0, 0.5, closed="right")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "reconstruction_rows": [
@@ -306,6 +307,11 @@ class SpherePair(EmbeddingClusterer):
         return SpherePairObjective(
             job.network, omega=self.omega, reconstruction_weight=self.reconstruction_weight
         )
+
+    @property
+    def _needs_pairs(self) -> bool:  # type: ignore[override]
+        """Without pairs there is reconstruction, which pretraining has done already."""
+        return self.pretraining is not None
 
     def _embed(self, network: Autoencoder, x: Tensor) -> Tensor:
         return F.normalize(network.encode(x).float(), dim=-1, eps=1e-12)

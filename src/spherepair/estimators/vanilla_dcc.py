@@ -179,7 +179,3 @@ class VanillaDCC(AssigningClusterer):
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:
         return [pair_sweep(job, stage, batch_size=self.batch_size)]
-
-    def _train(self, job: Job, stage: str, max_epochs: int, stopping: StoppingRule) -> None:
-        if len(job.pairs) > 0:  # without pairs there is nothing to optimise
-            super()._train(job, stage, max_epochs, stopping)
