@@ -18,16 +18,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from spherepair.estimators.anchored import SelfTrainingClusterer, SelfTrainingObjective
 from spherepair.estimators.base import Job
 from spherepair.estimators.parameters import NOT_NEGATIVE
+from spherepair.estimators.sweeps import pair_sweep
 from spherepair.losses import reconstruction_loss
 from spherepair.losses.pair_likelihood import pair_likelihood_loss
 from spherepair.networks.clustered import ClusteredAutoencoder
-from spherepair.training.batches import Batch, Batches, PairTensors
+from spherepair.training.batches import Batch, Batches, row_batches
 from spherepair.training.engine import Objective, Recipe
 from spherepair.training.hardware import Hardware
 from spherepair.training.rows import RowSource
@@ -213,42 +213,16 @@ class CIDEC(SelfTrainingClusterer):
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:
         """Rows, must-links, cannot-links; kinds of pairs that there are none of are left out."""
-        links = job.pairs.is_must_link
-        sweeps = [_row_sweep(job, int(self.batch_size), stage)]
-        for part, which in ((MUST_LINKS, links), (CANNOT_LINKS, ~links)):
-            if which.any():
-                sweeps.append(_pair_sweep(job, which, int(self.batch_size), stage=stage, part=part))
-        return sweeps
-
-
-def _row_sweep(job: Job, batch_size: int, stage: str) -> Batches:
-    # As in the authors' code never shuffled: an epoch that always ends on the same rows leaves the same
-    # mark, so that labels settle and the rule that watches them can stop.
-    size = min(batch_size, job.rows.n_rows)
-    return Batches(
-        job.rows,
-        PairTensors.none(),
-        pairs_per_step=0,
-        rows_per_step=size,
-        n_steps=-(-job.rows.n_rows // size),
-        seed=job.session.seed,
-        stream=f"{stage} {ROWS}",
-        one_pass=True,
-        shuffled=False,
-        part=ROWS,
-    )
-
-
-def _pair_sweep(job: Job, which: NDArray[np.bool_], batch_size: int, *, stage: str, part: str) -> Batches:
-    pairs = job.pair_tensors(which)
-    size = min(batch_size, len(pairs))
-    return Batches(
-        job.rows,
-        pairs,
-        pairs_per_step=size,
-        rows_per_step=0,
-        n_steps=-(-len(pairs) // size),
-        seed=job.session.seed,
-        stream=f"{stage} {part}",
-        part=part,
-    )
+        size, links = int(self.batch_size), job.pairs.is_must_link
+        # As in the authors' code rows are never shuffled: an epoch that always ends on the same rows leaves
+        # the same mark, so that labels settle and the rule that watches them can stop.
+        stream = f"{stage} {ROWS}"
+        rows = row_batches(
+            job.rows, batch_size=size, seed=job.session.seed, stream=stream, shuffled=False, part=ROWS
+        )
+        kinds = ((MUST_LINKS, links), (CANNOT_LINKS, ~links))
+        return [rows] + [
+            pair_sweep(job, f"{stage} {part}", batch_size=size, pairs=job.pair_tensors(which), part=part)
+            for part, which in kinds
+            if which.any()
+        ]

@@ -7,7 +7,13 @@ from spherepair.training.batches import Batches, PairTensors
 
 
 def pair_sweep(
-    job: Job, stage: str, *, batch_size: int, rows_per_step: int = 0, pairs: PairTensors | None = None
+    job: Job,
+    stage: str,
+    *,
+    batch_size: int,
+    rows_per_step: int = 0,
+    pairs: PairTensors | None = None,
+    part: str = "joint",
 ) -> Batches:
     """One pass over the pairs, with some rows in every step where a method wants them.
 
@@ -22,6 +28,8 @@ def pair_sweep(
         Rows that go along, drawn afresh in every step; all rows if there are no more.
     pairs : PairTensors, optional
         Instead of those of the job.
+    part : str, default="joint"
+        Name of the sweep, where an epoch has several.
     """
     chosen = job.pair_tensors() if pairs is None else pairs
     pairs_per_step = min(batch_size, len(chosen))
@@ -33,4 +41,5 @@ def pair_sweep(
         n_steps=-(-len(chosen) // pairs_per_step) if pairs_per_step else 1,
         seed=job.session.seed,
         stream=stage,
+        part=part,
     )

@@ -199,7 +199,16 @@ class Batches:
         self.row_weight_plan.copy_(is_real.view(shape))
 
 
-def row_batches(rows: RowSource, *, batch_size: int, seed: int, stream: str, min_steps: int = 1) -> Batches:
+def row_batches(
+    rows: RowSource,
+    *,
+    batch_size: int,
+    seed: int,
+    stream: str,
+    min_steps: int = 1,
+    shuffled: bool = True,
+    part: str = "joint",
+) -> Batches:
     """Epochs over all rows without pairs, as in pretraining: one pass, or as many as ``min_steps`` needs."""
     size = min(batch_size, rows.n_rows)
     one_pass = -(-rows.n_rows // size)
@@ -212,6 +221,8 @@ def row_batches(rows: RowSource, *, batch_size: int, seed: int, stream: str, min
         seed=seed,
         stream=stream,
         one_pass=one_pass >= min_steps,
+        shuffled=shuffled,
+        part=part,
     )
 
 
