@@ -82,7 +82,7 @@ def test_row_batches_show_every_row_once(n_rows, batch_size):
 
 
 def test_sweeps_cover_all_pairs_and_all_rows_in_order(monkeypatch):
-    monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", 16)
+    monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", {"cpu": 16})
     batches = make_batches(20, 3)
     pairs, rows = list(batches.sweep_pairs()), list(batches.sweep_rows())
     assert len(pairs) > 1

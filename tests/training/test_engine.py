@@ -114,7 +114,7 @@ def test_a_rule_on_the_objective_sees_it_before_the_epoch():
 
 def test_the_objective_is_the_weighted_mean_over_pairs_plus_that_over_rows(monkeypatch):
     """However the sweep is cut: here most parts would hold no pair at all."""
-    monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", 4)
+    monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", {"cpu": 4})
 
     class Sums(Quadratic):
         def terms(self, batch):

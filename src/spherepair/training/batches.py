@@ -17,8 +17,9 @@ from torch import Tensor
 from spherepair.training.randomness import torch_generator
 from spherepair.training.rows import RowSource
 
-#: Rows passed through the network at once when the whole objective is evaluated.
-SWEEP_ROWS = 16384
+#: Rows passed through the network at once when the whole objective is evaluated, by kind of device: a GPU
+#: is through so soon that several blocks would mostly wait for Python.
+SWEEP_ROWS = {"cuda": 65536, "cpu": 16384}
 
 
 @dataclass(frozen=True)
@@ -144,17 +145,23 @@ class Batches:
 
     def sweep_pairs(self) -> Iterator[Batch]:
         """All pairs once, in order, without rows to reconstruct."""
-        for p in torch.split(torch.arange(len(self.pairs), device=self.rows.index_device), SWEEP_ROWS // 2):
+        all_pairs = torch.arange(len(self.pairs), device=self.rows.index_device)
+        for p in torch.split(all_pairs, self._sweep_rows // 2):
             index = torch.cat([self.pairs.left[p], self.pairs.right[p]])
             none = torch.ones(0, device=index.device)
             yield self._batch(index, self.pairs.is_must_link[p], self.pairs.weight[p], none)
 
     def sweep_rows(self) -> Iterator[Batch]:
         """All rows once, in order, without pairs."""
-        for rows in torch.split(torch.arange(self.rows.n_rows, device=self.rows.index_device), SWEEP_ROWS):
+        all_rows = torch.arange(self.rows.n_rows, device=self.rows.index_device)
+        for rows in torch.split(all_rows, self._sweep_rows):
             none = torch.zeros(0, dtype=torch.bool, device=rows.device)
             ones = torch.ones(len(rows), device=rows.device)
             yield self._batch(rows, none, ones[:0], ones)
+
+    @property
+    def _sweep_rows(self) -> int:
+        return SWEEP_ROWS.get(self.rows.index_device.type, SWEEP_ROWS["cpu"])
 
     def _batch(self, index: Tensor, link: Tensor, pair_weight: Tensor, row_weight: Tensor) -> Batch:
         device = self.rows.device

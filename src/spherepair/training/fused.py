@@ -179,16 +179,19 @@ class _Launch:
     arguments: tuple[Any, ...]
     constants: dict[str, Any]
 
+    def compile(self, device: torch.device) -> None:
+        """Compile the kernel and what launches it, which Triton would otherwise do at the first launch."""
+        with torch.cuda.device(device):
+            compiled = self.kernel.warmup(*self.arguments, grid=self.grid, **self.constants)
+            getattr(compiled, "_init_handles", lambda: None)()
+
 
 def _compile_together(launches: Sequence[_Launch]) -> None:
     """Compile the kernels at the same time: most of it is waiting for the assembler."""
     once = {launch.kernel: launch for launch in launches}.values()
+    device = launches[0].arguments[0].device
     with ThreadPoolExecutor(len(once)) as pool:
-        waiting = [
-            pool.submit(launch.kernel.warmup, *launch.arguments, grid=launch.grid, **launch.constants)
-            for launch in once
-        ]
-        for compiled in waiting:
+        for compiled in [pool.submit(launch.compile, device) for launch in once]:
             compiled.result()
 
 
