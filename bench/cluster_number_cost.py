@@ -1,9 +1,10 @@
-"""Seconds and memory of the tail angles, Algorithm 2, by the number of cannot-links.
+"""Seconds and memory of the tail angles, Algorithm 2, by the number of cannot-links; seconds of all methods.
 
     python bench/cluster_number_cost.py
 
 `curve` is Algorithm 2 itself (one tail ratio), `answer` is the whole of `infer_n_clusters` by
 tail angles: four ratios, bootstrap samples and the search for reasons to doubt. Best of three runs.
+The second table has one run of each method on 60,000 rows with 10,000 pairs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ SIZES = ((10_000, 20), (100_000, 20), (1_000_000, 50))
 N_CLUSTERS = 10
 LARGEST_NUMBER_OF_ROWS = 100_000
 REPEATS = 3
+METHODS = ("tail-angle", "silhouette", "lifetime", "consensus")
 
 
 def main() -> None:
@@ -40,6 +42,20 @@ def main() -> None:
 
         cells = f"{seconds(curve):.3f} | {seconds(answer):.3f} | {peak_bytes(curve) / n_pairs:.0f}"
         print(f"| {n_pairs:,} | {n_components} | {cells} |", flush=True)
+
+    print_methods()
+
+
+def print_methods() -> None:
+    """Print the seconds of each method."""
+    print("\n| method | D | seconds |\n|---|---|---|")
+    for n_components in (20, 50):
+        rows, pairs = draw(30_000, n_components, np.random.default_rng(0))
+        few = SimpleNamespace(**{name: values[:10_000] for name, values in vars(pairs).items()})
+        for method in METHODS:
+            start = time.perf_counter()
+            infer_n_clusters(rows, few, method=method, random_state=0)
+            print(f"| {method} | {n_components} | {time.perf_counter() - start:.1f} |", flush=True)
 
 
 def draw(

@@ -25,6 +25,7 @@ from spherepair.networks import Autoencoder
 from spherepair.training.pretraining import JointPretraining
 from spherepair.training.rows import RowSource
 from spherepair.training.session import Session
+from spherepair.training.stopping import SettledRule
 
 DIMENSIONS = {"cifar100_20": 50, "20newsgroups": 50}
 N_OTHER_ROWS = 5000
@@ -76,9 +77,17 @@ def fit_one(
     X: np.ndarray, y: np.ndarray, n_pairs: int, seed: int, *, dim: int, pretraining: SharedPretraining
 ) -> dict[str, Any]:
     pairs = Constraints.from_labels(y, n_pairs, random_state=seed)
-    model = SpherePair(len(np.unique(y)), embedding_dim=dim, pretraining=pretraining, random_state=seed).fit(
-        X, constraints=pairs
-    )
+    # Pairs and reconstruction only: terms that know the number of clusters would show it.
+    model = SpherePair(
+        len(np.unique(y)),
+        embedding_dim=dim,
+        pretraining=pretraining,
+        neighbor_weight=0.0,
+        pseudo_pair_weight=0.0,
+        averaging=False,
+        stopping=SettledRule(min_epochs=20, settled=3e-4),
+        random_state=seed,
+    ).fit(X, constraints=pairs)
     others = np.random.default_rng(seed).permutation(len(y))[:N_OTHER_ROWS]
     rows = np.unique(np.concatenate([pairs.left, pairs.right, others]))
     return {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spherepair.clustering.candidates import candidate_shares
 from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.clustering.consensus import candidate_shares
 from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
 
 METHODS = ["tail-angle", "silhouette", "lifetime", "consensus"]
@@ -171,6 +171,17 @@ def test_max_clusters_bounds_the_candidates(embedding):
     assert {candidate.value for candidate in found.candidates} == {2, 3, 4, 5, 6}
 
 
+@pytest.mark.parametrize("method", ["silhouette", "lifetime"])
+def test_n_rows_bounds_what_is_looked_at(embedding, method):
+    drawn = embedding(4, n_components=8, n_rows=2000, noise=0.4)
+    few, every = (
+        infer_n_clusters(drawn.rows, drawn.pairs, method=method, n_rows=n, random_state=0)
+        for n in (200, None)
+    )
+    assert few.value == every.value == 4
+    assert not np.allclose(few.curve, every.curve, rtol=1e-6)
+
+
 @settings(max_examples=30)
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=8))
 def test_shares_sum_to_one_and_follow_the_scores(scores):
@@ -193,6 +204,7 @@ def test_disagreeing_resamples_flatten_the_shares():
         ({"tail_ratio": 0.0}, r"tail_ratio must be in \(0, 0.5\], got 0.0 instead"),
         ({"max_clusters": 1}, "max_clusters must be 2 or more, got 1 instead"),
         ({"n_resamples": -1}, "n_resamples must be 0 or more, got -1 instead"),
+        ({"n_rows": 4, "max_clusters": 4}, "n_rows must be above max_clusters, got 4 instead"),
     ],
 )
 def test_bad_parameters_are_named(embedding, changes, message):

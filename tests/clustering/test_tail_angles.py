@@ -105,19 +105,34 @@ def test_pair_with_double_weight_counts_as_two_pairs():
     np.testing.assert_allclose(weighted.curves, repeated.curves, atol=1e-9)
 
 
-def test_resamples_scatter_around_the_curve_and_repeat_with_the_seed():
+def test_resamples_scatter_around_the_curve():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, 6))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     left, right = rng.integers(500, size=(2, 2000))
-    first, second = (
-        tail_angles(rows, left, right=right, n_resamples=30, rng=np.random.default_rng(1)) for _ in range(2)
-    )
-    np.testing.assert_array_equal(first.resampled, second.resampled)
-    spread = first.resampled[0].std(axis=0)
+    found = tail_angles(rows, left, right=right, resamples=rng.poisson(1.0, size=(30, 2000)).astype(float))
+    assert found.resampled.shape == (1, 30, 6)
+    spread = found.resampled[0].std(axis=0)
     assert np.all(spread[1:] > 0)
-    offset = np.abs(first.resampled[0].mean(axis=0) - first.curves[0])
+    offset = np.abs(found.resampled[0].mean(axis=0) - found.curves[0])
     assert np.all(offset[1:] < 2 * spread[1:])
+
+
+def test_a_resample_is_the_curve_of_the_pairs_drawn():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 5))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    left, right = np.arange(100), np.arange(100, 200)
+    times = rng.poisson(1.0, size=(1, 100))
+    found = tail_angles(rows, left, right=right, tail_ratios=(0.2,), resamples=times.astype(float))
+    weighted = tail_angles(rows, left, right=right, tail_ratios=(0.2,), weight=times[0] / times.mean())
+    np.testing.assert_allclose(found.resampled[0, 0], weighted.curves[0], atol=1e-9)
+
+
+def test_a_resample_without_any_pair_falls_back_on_all_pairs():
+    rows = np.eye(4)
+    found = tail_angles(rows, np.array([0]), right=np.array([1]), resamples=np.zeros((1, 1)))
+    np.testing.assert_array_equal(found.resampled[:, 0], found.curves)
 
 
 def test_ten_thousand_pairs_in_twenty_dimensions_take_a_fraction_of_a_second():
@@ -126,7 +141,8 @@ def test_ten_thousand_pairs_in_twenty_dimensions_take_a_fraction_of_a_second():
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     left, right = rng.integers(15_000, size=(2, 10_000))
     start = time.perf_counter()
-    tail_angles(rows, left, right=right, tail_ratios=(0.03, 0.05, 0.1), n_resamples=20, rng=rng)
+    resamples = rng.poisson(1.0, size=(20, 10_000)).astype(float)
+    tail_angles(rows, left, right=right, tail_ratios=(0.03, 0.05, 0.1), resamples=resamples)
     assert time.perf_counter() - start < 2.0
 
 

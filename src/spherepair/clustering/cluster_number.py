@@ -3,7 +3,14 @@
 The paper infers K from geometry: the tail-averaged angle δ̄_d of cannot-linked pairs in the first d
 principal components rises until d = K - 1 and is flat from there on (corollary on δ_d and
 Algorithm 2), but reads the onset off the curve by eye. Here every method gives each candidate a
-share of the evidence; how they were derived is in ``docs/cluster-number.md``.
+share of the evidence; how they were derived is in ``docs/cluster-number.md``. Where to look:
+
+- ``tail_angles``: the curve of Algorithm 2 and the marks of its plateau
+- ``partition_scan``, ``pair_counts``: how far apart K' clusters are and what the pairs say about them
+- ``silhouette``, ``lifetime``: the paper's two alternatives
+- ``consensus``: from all this to shares of the evidence
+- ``doubts``, ``number_sentences``: reasons to lower the confidence, and the sentence
+- ``number_settings``: every constant; ``number_inputs``: checks of what is given
 """
 
 from __future__ import annotations
@@ -16,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spherepair.clustering import number_settings as settings
-from spherepair.clustering.candidates import Verdict
 from spherepair.clustering.consensus import (
     Problem,
+    Verdict,
     consensus_verdict,
     lifetime_verdict,
     silhouette_verdict,
@@ -86,7 +93,8 @@ class ClusterNumber:
     candidates : tuple of Candidate
         Sorted by weight, the largest first; the weights sum to one.
     confidence : float
-        Between 0 and 1; at least nine in ten answers above 0.9 should be right.
+        The share of the best candidate, averaged over tail ratios and resampled pairs, or less where
+        something is known to hide clusters. At least nine in ten answers above 0.9 should be right.
     explanation : str
         One plain sentence.
     """
@@ -133,6 +141,7 @@ def infer_n_clusters(
     tail_ratio: float = 0.05,
     max_clusters: int | None = None,
     n_resamples: int = 20,
+    n_rows: int | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> ClusterNumber:
     """Infer the number of clusters K of an embedding from its geometry and its pairs.
@@ -151,7 +160,10 @@ def infer_n_clusters(
     max_clusters : int, optional
         Largest number to consider; D when missing, and never more: the theory needs D >= K.
     n_resamples : int
-        Bootstrap samples of the cannot-links; fewer are drawn when the pairs are very many.
+        Bootstrap samples of the pairs; fewer are drawn when the pairs are very many.
+    n_rows : int, optional
+        Rows that the methods "silhouette" (in each of five runs) and "lifetime" look at, at most; 5,000
+        and 15,000 when missing. Ward's time grows with the square: minutes for 60,000.
     random_state : int, numpy.random.Generator or None
         Makes the samples reproducible.
 
@@ -175,12 +187,13 @@ def infer_n_clusters(
         raise InvalidParameterError(f"method must be one of {[*_VERDICTS]}, got {method!r} instead.")
     rng = np.random.default_rng(random_state)
     rows = unit_rows(embedding)
-    largest = checked_limits(rows, tail_ratio=tail_ratio, max_clusters=max_clusters, n_resamples=n_resamples)
+    largest = checked_limits(
+        rows, tail_ratio=tail_ratio, max_clusters=max_clusters, n_resamples=n_resamples, n_rows=n_rows
+    )
     links = usable_links(constraints, rows, rng=rng)
     apart = links.cannot_link
     largest = max(2, min(largest, len(np.unique(apart)) - 1)) if len(apart) else largest
-    resamples = min(n_resamples, max(4, settings.RESAMPLED_PAIRS // max(len(apart), 1)))
-    problem = Problem(rows, links, tail_ratio, largest, resamples, rng)
+    problem = Problem(rows, links, tail_ratio, largest, n_resamples, n_rows, rng)
     if len(apart) == 0:
         return _without_cannot_links(problem, method)
     return _with_cannot_links(problem, method)

@@ -12,7 +12,7 @@ from scipy.cluster.hierarchy import fcluster
 from spherepair.clustering import number_settings as settings
 from spherepair.clustering.lifetime import ward_tree
 from spherepair.clustering.number_inputs import Links
-from spherepair.clustering.pair_counts import count_classes, count_distance, count_pairs
+from spherepair.clustering.pair_counts import count_classes, count_distance, count_pairs, merge_evidence
 from spherepair.clustering.partitions import kmeans_steps, nearest_centre, sample_rows
 
 Floats = NDArray[np.float64]
@@ -126,7 +126,7 @@ def _unequal(cut: Integers, n_clusters: int) -> Iterator[Doubt]:
 
 
 def _disregarded(rows: Floats, links: Links, *, sample: Floats, cut: Integers) -> Iterator[Doubt]:
-    """Ask whether clusters keep must-links together, and whether the pairs look drawn at random."""
+    """Ask whether clusters keep the pairs, and whether the pairs look drawn at random."""
     if not links.is_must_link.any():
         return
     _, centres = kmeans_steps(sample, cut, n_steps=1)
@@ -139,7 +139,13 @@ def _disregarded(rows: Floats, links: Links, *, sample: Floats, cut: Integers) -
             "longer training would help",
         )
     counts = count_pairs(labels, links.is_must_link, n_clusters=len(centres))
-    if count_distance(count_classes(counts), len(centres)) > settings.LARGEST_COUNT_DISTANCE:
+    if merge_evidence(counts)[0] > settings.LARGEST_MERGE_EVIDENCE:
+        yield Doubt(
+            settings.CEILING_MERGED,
+            "some cluster has as many cannot-links inside as two classes would",
+            "longer training would help",
+        )
+    if count_distance(count_classes(counts), len(centres))[0] > settings.LARGEST_COUNT_DISTANCE:
         yield Doubt(
             settings.CEILING_CHOSEN_PAIRS,
             f"{links.is_must_link.mean():.0%} must-links do not fit {len(centres)} clusters if the pairs "

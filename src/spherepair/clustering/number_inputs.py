@@ -40,7 +40,14 @@ def unit_rows(embedding: ArrayLike) -> Floats:
     return unit
 
 
-def checked_limits(rows: Floats, *, tail_ratio: float, max_clusters: int | None, n_resamples: int) -> int:
+def checked_limits(
+    rows: Floats,
+    *,
+    tail_ratio: float,
+    max_clusters: int | None,
+    n_resamples: int,
+    n_rows: int | None = None,
+) -> int:
     """Check the settings and return the largest number of clusters to consider.
 
     Examples
@@ -56,9 +63,11 @@ def checked_limits(rows: Floats, *, tail_ratio: float, max_clusters: int | None,
         raise InvalidParameterError(f"n_resamples must be 0 or more, got {n_resamples!r} instead.")
     if max_clusters is not None and max_clusters < 2:
         raise InvalidParameterError(f"max_clusters must be 2 or more, got {max_clusters!r} instead.")
-    n_rows, n_components = rows.shape
+    if n_rows is not None and n_rows <= (max_clusters or 2):
+        raise InvalidParameterError(f"n_rows must be above max_clusters, got {n_rows!r} instead.")
+    n_given, n_components = rows.shape
     wanted = n_components if max_clusters is None else min(max_clusters, n_components)
-    return int(max(2, min(wanted, n_rows - 1)))
+    return int(max(2, min(wanted, n_given - 1, (n_rows or n_given) - 1)))
 
 
 @dataclass(frozen=True)

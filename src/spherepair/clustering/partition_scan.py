@@ -1,8 +1,9 @@
-"""One look at the partitions into 2, 3, .. clusters: how round they are, and what the pairs say.
+"""One look at the partitions into 2, 3, .. clusters: how far apart they are, and what the pairs say.
 
-A Ward tree of (a sample of) the rows in pairs is cut into K' clusters, a few K-means steps follow,
-and all rows in pairs go to the nearest centre; then the pairs are counted (``pair_counts``). A cut
-into more fragments than there can be clusters is merged again by the cannot-links alone.
+A Ward tree of a sample of the rows in pairs tells how much farther apart K' clusters are than K' + 1.
+It is cut into K' clusters, a few K-means steps follow, all rows in pairs go to the nearest centre, and
+the pairs are counted (``pair_counts``). All this is done for several samples of the rows, and the
+counting for several resamples of the pairs.
 """
 
 from __future__ import annotations
@@ -12,21 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster
-from scipy.spatial.distance import pdist, squareform
 
+from spherepair.clustering import number_settings as settings
 from spherepair.clustering.lifetime import ward_tree
-from spherepair.clustering.number_settings import FRAGMENTS_PER_CLUSTER, SCAN_KMEANS_STEPS
 from spherepair.clustering.pair_counts import (
-    cannot_link_table,
     count_classes,
     count_evidence,
     count_pairs,
-    group_fragments,
     merge_evidence,
     size_misfit,
 )
 from spherepair.clustering.partitions import kmeans_steps, nearest_centre, sample_rows
-from spherepair.clustering.silhouette import mean_silhouette
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -36,7 +33,7 @@ Booleans = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class PartitionScan:
-    """Partitions into K' = 2..max_clusters, R runs on different samples of rows.
+    """Partitions into K' = 2..max_clusters for R resamples of the pairs.
 
     Attributes
     ----------
@@ -46,17 +43,14 @@ class PartitionScan:
         How badly must-links fit the sizes of the clusters, in nats.
     merged : ndarray of shape (R, max_clusters - 1)
         Evidence that some cluster should be two, from the cannot-links inside, in nats.
-    silhouette : ndarray of shape (R, max_clusters - 1)
-        Mean silhouette of the sampled rows.
-    grouped : ndarray of shape (R, max_clusters - 1)
-        Log-likelihood of K' classes by the cannot-links missing between fragments, in nats.
+    gap : ndarray of shape (R, max_clusters - 1)
+        How far the Ward tree falls from K' to K' + 1 clusters, see :func:`height_gaps`.
     """
 
     counted: Floats
     misfit: Floats
     merged: Floats
-    silhouette: Floats
-    grouped: Floats
+    gap: Floats
 
 
 def scan_partitions(
@@ -64,10 +58,9 @@ def scan_partitions(
     ends: Integers,
     *,
     is_must_link: Booleans,
+    resamples: Floats,
     max_clusters: int,
     rng: np.random.Generator,
-    n_runs: int = 2,
-    n_rows: int = 1500,
 ) -> PartitionScan:
     """Cut the rows in pairs into 2, 3, .. clusters and look at each partition.
 
@@ -77,11 +70,11 @@ def scan_partitions(
     ends : ndarray of shape (m, 2)
         Row numbers of the two ends of each pair.
     is_must_link : ndarray of shape (m,)
+    resamples : ndarray of shape (R, m)
+        How often each pair occurs in each resample; resamples take turns with the samples of rows.
     max_clusters : int
         At least 2, at most the number of rows in pairs.
     rng : numpy.random.Generator
-    n_runs, n_rows : int
-        Number of samples and rows in each; one run is made where a sample holds all rows in pairs.
 
     Examples
     --------
@@ -92,50 +85,63 @@ def scan_partitions(
     >>> apart, together = [[0, 4], [5, 9], [2, 10]], [[0, 3], [4, 7], [8, 11]]
     >>> ends = np.vstack([np.tile(apart, (10, 1)), np.tile(together, (5, 1))])
     >>> scan = scan_partitions(rows, ends, is_must_link=np.arange(45) >= 30, max_clusters=4,
-    ...     rng=np.random.default_rng(0))
-    >>> int(scan.misfit[0].argmin()) + 2
-    3
+    ...     resamples=np.ones((1, 45)), rng=np.random.default_rng(0))
+    >>> int(scan.misfit[0].argmin()) + 2, int(scan.gap[0].argmax()) + 2
+    (3, 3)
     """
     used, places = np.unique(ends, return_inverse=True)
     linked, places = rows[used].astype(np.float32), places.reshape(ends.shape)
-    runs = [
-        _scan_once(
-            linked[sample_rows(len(linked), n_rows, rng=rng)],
-            linked,
-            places=places,
-            is_must_link=is_must_link,
-            max_clusters=max_clusters,
-        )
-        for _ in range(n_runs if len(linked) > n_rows else 1)
-    ]
-    return PartitionScan(*np.stack(runs, axis=1))
+    size = min(settings.SCAN_ROWS, max(int(settings.SCAN_SHARE * len(linked)), max_clusters + 1))
+    n_runs = min(settings.SCAN_RUNS, len(resamples))
+    found = np.empty((4, len(resamples), max_clusters - 1))
+    for run in range(n_runs):
+        sample = linked[sample_rows(len(linked), size, rng=rng)]
+        tree = ward_tree(sample.astype(float))
+        found[3, run::n_runs] = height_gaps(tree[:, 2], max_clusters)
+        for place in range(max_clusters - 1):
+            cut = fcluster(tree, place + 2, "maxclust") - 1
+            _, centres = kmeans_steps(sample, cut, n_steps=settings.SCAN_KMEANS_STEPS)
+            labels = nearest_centre(linked, centres)[places]
+            found[:3, run::n_runs, place] = _count(labels, is_must_link, place + 2, resamples[run::n_runs])
+    return PartitionScan(*found)
 
 
-def _scan_once(
-    sample: Singles, linked: Singles, *, places: Integers, is_must_link: Booleans, max_clusters: int
-) -> Floats:
-    """Return the five curves of one sample, shape (5, max_clusters - 1)."""
-    tree = ward_tree(sample.astype(float))
-    distances = squareform(pdist(sample).astype(np.float32))
-    found = np.empty((5, max_clusters - 1))
-    for place in range(max_clusters - 1):
-        labels, centres = _cut(tree, sample, n_clusters=place + 2)
-        clusters = nearest_centre(linked, centres)[places]
-        counts = count_pairs(clusters, is_must_link, n_clusters=len(centres))
-        found[:4, place] = (
-            count_evidence(count_classes(counts), place + 2),
-            size_misfit(counts),
-            merge_evidence(counts),
-            mean_silhouette(distances, labels),
-        )
-    n_fragments = int(FRAGMENTS_PER_CLUSTER * max_clusters)
-    _, centres = _cut(tree, sample, n_clusters=min(n_fragments, len(sample)))
-    apart = nearest_centre(linked, centres)[places[~is_must_link]]
-    found[4] = group_fragments(cannot_link_table(apart, n_clusters=len(centres)), max_clusters)
-    return found
+def _count(labels: Integers, is_must_link: Booleans, n_clusters: int, resamples: Floats) -> Floats:
+    """Evidence of the class count, misfit of the sizes, evidence for merged classes; shape (3, R)."""
+    counts = count_pairs(labels, is_must_link, n_clusters=n_clusters, resamples=resamples)
+    counted = count_evidence(count_classes(counts), n_clusters)
+    return np.stack([counted, size_misfit(counts), merge_evidence(counts)])
 
 
-def _cut(tree: Floats, sample: Singles, *, n_clusters: int) -> tuple[Integers, Singles]:
-    """Labels and centres of a cut of the tree after a few steps of K-means."""
-    cut = fcluster(tree, n_clusters, "maxclust") - 1
-    return kmeans_steps(sample, cut, n_steps=SCAN_KMEANS_STEPS)
+def height_gaps(heights: Floats, max_clusters: int) -> Floats:
+    """Rank times logarithmic step of the merge heights of a tree: (K' - 1) log(h_K' / h_(K'+1)).
+
+    With h_K' the height of the merge that leaves K' - 1 clusters. Where heights fall off like a power
+    of their rank, as they do inside a cloud without clusters, these are alike for all K', and by
+    Rényi's representation scatter like exponential variables; where K' clusters are far apart and their
+    parts are not, one stands out. Heights far below the largest are not told apart: half of the largest
+    is added to all of them.
+
+    Parameters
+    ----------
+    heights : ndarray of shape (n - 1,)
+        Rising.
+    max_clusters : int
+
+    Returns
+    -------
+    ndarray of shape (max_clusters - 1,)
+        For K' = 2, 3, ..
+
+    Examples
+    --------
+    >>> int(height_gaps(np.array([0.1, 0.2, 0.2, 3.0, 4.0]), 5).argmax()) + 2
+    3
+    """
+    falling = np.zeros(max_clusters)
+    falling[: len(heights)] = heights[::-1][:max_clusters]
+    if falling[0] == 0:  # all rows coincide
+        return falling[1:]
+    logs = np.log(falling / falling[0] + settings.HEIGHT_RESOLUTION)
+    gaps: Floats = np.arange(1, max_clusters) * (logs[:-1] - logs[1:])
+    return gaps

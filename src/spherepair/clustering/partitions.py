@@ -1,4 +1,4 @@
-"""K-means partitions into 2, 3, .. clusters, the common ground of silhouette and pair counts.
+"""K-means steps and samples of rows, the common ground of silhouette and pair counts.
 
 scikit-learn's own loop adds up centres in the order in which its threads finish; here the same seed
 gives the same bits.
@@ -6,7 +6,6 @@ gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,54 +16,62 @@ Array = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_LARGEST_NUMBER_OF_STEPS = 8
-_CANDIDATES = 10
+# As in scikit-learn: steps at most, and the squared shift of the centres, relative to the mean variance
+# of the columns, at which to stop.
+_MAX_STEPS = 300
+_TOLERANCE = 1e-4
 
 
-def nested_kmeans(rows: Array, max_clusters: int, *, rng: np.random.Generator) -> Iterator[Array]:
-    """Yield centres of K-means into 1, 2, .. ``max_clusters`` clusters.
-
-    Each starts from the centres before and one more row: the best of a few that are drawn as greedy
-    k-means++ does, with probabilities that grow with the squared distance to the nearest centre. That
-    needs a few steps where a fresh start needs dozens.
+def kmeans_centres(rows: Array, n_clusters: int, *, rng: np.random.Generator) -> Array:
+    """Run K-means once, from one start by greedy k-means++, with scikit-learn's rule for stopping.
 
     Parameters
     ----------
     rows : ndarray of shape (n, D)
-    max_clusters : int
+    n_clusters : int
         At most n.
     rng : numpy.random.Generator
 
-    Yields
-    ------
-    ndarray of shape (K', D)
+    Returns
+    -------
+    ndarray of shape (n_clusters, D)
 
     Examples
     --------
     >>> rows = np.array([[0.0], [0.2], [5.0], [5.2]])
-    >>> *_, centres = nested_kmeans(rows, 2, rng=np.random.default_rng(0))
+    >>> centres = kmeans_centres(rows, 2, rng=np.random.default_rng(0))
     >>> np.sort(centres.ravel()).round(1).tolist()
     [0.1, 5.1]
     """
-    centres = rows.mean(axis=0, keepdims=True)
-    labels = np.zeros(len(rows), dtype=np.int64)
-    yield centres
-    for _ in range(max_clusters - 1):
-        squares = np.square(rows - centres[labels]).sum(axis=1, dtype=float)
-        start = np.vstack([centres, rows[_far_row(rows, squares, rng=rng)]])
-        labels, centres = kmeans_steps(
-            rows, nearest_centre(rows, start), n_steps=_LARGEST_NUMBER_OF_STEPS, centres=start
-        )
-        yield centres
+    start = rows[_spread_rows(rows, n_clusters, rng=rng)]
+    tolerance = _TOLERANCE * float(rows.var(axis=0).mean())
+    _, centres = kmeans_steps(
+        rows, nearest_centre(rows, start), n_steps=_MAX_STEPS, centres=start, tolerance=tolerance
+    )
+    return centres
 
 
-def _far_row(rows: Array, squares: Floats, *, rng: np.random.Generator) -> int:
-    """Of some far rows, the one that as a new centre lowers the squared distances most."""
-    places = np.searchsorted(np.cumsum(squares), rng.random(_CANDIDATES) * squares.sum(), side="right")
-    places = np.minimum(places, len(rows) - 1)
+def _spread_rows(rows: Array, count: int, *, rng: np.random.Generator) -> Integers:
+    """Row numbers of greedy k-means++: each next one is the best of a few far rows."""
+    chosen = np.empty(count, dtype=np.int64)
+    chosen[0] = rng.integers(len(rows))
     lengths = np.einsum("ij,ij->i", rows, rows)
-    to_candidates = lengths[:, None] - 2 * (rows @ rows[places].T) + lengths[places]  # (n, candidates)
-    return int(places[np.minimum(to_candidates, squares[:, None]).sum(axis=0).argmin()])
+    squares = _squares_to(rows, chosen[:1], lengths=lengths)[:, 0]
+    n_candidates = 2 + int(np.log(count))
+    for place in range(1, count):
+        mass = np.cumsum(squares, dtype=float)
+        drawn = np.searchsorted(mass, rng.random(n_candidates) * mass[-1], side="right")
+        drawn = np.minimum(drawn, len(rows) - 1)
+        left = np.minimum(_squares_to(rows, drawn, lengths=lengths), squares[:, None])  # (n, candidates)
+        best = int(left.sum(axis=0).argmin())
+        chosen[place], squares = drawn[best], left[:, best]
+    return chosen
+
+
+def _squares_to(rows: Array, places: Integers, *, lengths: Array) -> Array:
+    """Squared distances of all rows to some of them."""
+    squares: Array = np.maximum(lengths[:, None] - 2 * (rows @ rows[places].T) + lengths[places], 0.0)
+    return squares
 
 
 def nearest_centre(rows: Array, centres: Array) -> Integers:
@@ -81,7 +88,12 @@ def nearest_centre(rows: Array, centres: Array) -> Integers:
 
 
 def kmeans_steps(
-    rows: Array, labels: Integers, *, n_steps: int, centres: Array | None = None
+    rows: Array,
+    labels: Integers,
+    *,
+    n_steps: int,
+    centres: Array | None = None,
+    tolerance: float = 0.0,
 ) -> tuple[Integers, Array]:
     """Improve a partition by at most so many steps of K-means.
 
@@ -93,6 +105,8 @@ def kmeans_steps(
     n_steps : int
     centres : ndarray of shape (K, D), optional
         Where clusters without rows are; all clusters have rows when missing.
+    tolerance : float
+        Stop where the squared shift of the centres is no larger.
 
     Returns
     -------
@@ -109,10 +123,10 @@ def kmeans_steps(
         centres = np.zeros((labels.max() + 1, rows.shape[1]), dtype=rows.dtype)
     centres = _means(rows, labels, previous=centres)
     for _ in range(n_steps):
-        moved = nearest_centre(rows, centres)
-        if np.array_equal(moved, labels):
+        labels, before = nearest_centre(rows, centres), centres
+        centres = _means(rows, labels, previous=before)
+        if np.square(centres - before).sum() <= tolerance:
             break
-        labels, centres = moved, _means(rows, moved, previous=centres)
     return labels, centres
 
 

@@ -16,8 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spherepair.clustering.number_settings import ANGLE_RESOLUTION
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+LOWEST_PLATEAU = np.pi / 3
 
 # Resampling weights shift the border of the tail; half as many pairs again are kept beyond it.
 _TAIL_SLACK = 1.5
@@ -50,8 +54,7 @@ def tail_angles(
     right: Integers,
     weight: Floats | None = None,
     tail_ratios: tuple[float, ...] = (0.05,),
-    n_resamples: int = 0,
-    rng: np.random.Generator | None = None,
+    resamples: Floats | None = None,
 ) -> TailAngles:
     """Compute δ̄_d for d = 1..D.
 
@@ -65,10 +68,8 @@ def tail_angles(
         How much each pair counts; all pairs alike when missing.
     tail_ratios : tuple of float
         Shares ρ in (0, 1].
-    n_resamples : int
-        Number of bootstrap samples of the pairs; the PCA is not repeated.
-    rng : numpy.random.Generator, optional
-        Needed when ``n_resamples`` is positive.
+    resamples : ndarray of shape (R, m), optional
+        How often each pair occurs in each of R bootstrap samples; the PCA is not repeated.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def tail_angles(
     rows, ends = np.unique(np.concatenate([left, right]), return_inverse=True)
     left, right = ends[: len(left)], ends[len(left) :]
     scores = principal_scores(embedding[rows])
-    weights = _resampling_weights(len(left), weight=weight, n_resamples=n_resamples, rng=rng)
+    weights = _resampled_weights(len(left), weight=weight, resamples=resamples)
     kept = _kept_tail(len(left), largest_ratio=max(tail_ratios), weighted=weight is not None)
     curves = np.empty((len(tail_ratios), len(weights), scores.shape[0]))
     for column, cosine in enumerate(_cumulative_cosines(scores, left, right=right)):
@@ -91,6 +92,40 @@ def tail_angles(
         angles = np.arccos(np.clip(cosine[nearest], -1.0, 1.0))
         curves[:, :, column] = _tail_means(angles, weights, nearest=nearest, ratios=tail_ratios)
     return TailAngles(tuple(tail_ratios), curves[:, 0], curves[:, 1:])
+
+
+def plateau_features(curves: Floats) -> dict[str, Floats]:
+    """Describe every possible onset d* = K - 1 of the plateau of every curve.
+
+    An onset at d is likely when the curve still rises *into* d, hardly rises *after* it and is above
+    π/3. Noise and residual loss add a slow further rise, class imbalance lowers the level. With
+    δ̄_0 = 0 the case K = 2, which is flat at π, is no exception: the whole rise happens at d = 1.
+
+    Parameters
+    ----------
+    curves : ndarray of shape (..., D)
+        δ̄_d in radians for d = 1..D.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (..., D)
+        ``rise_into``, ``rise_after``: logarithms of the step into d and of the largest step after
+        it; ``below_band``: how far the curve is below π/3 at d, in radians.
+
+    Examples
+    --------
+    >>> features = plateau_features(np.array([0.0, 0.8, 1.5, 1.5, 1.5]))
+    >>> int((features["rise_into"] - features["rise_after"]).argmax()) + 1
+    3
+    """
+    steps = np.maximum(np.diff(curves, axis=-1, prepend=0.0), 0.0)
+    next_steps = np.concatenate([steps[..., 1:], np.zeros_like(steps[..., :1])], axis=-1)
+    largest_after = np.maximum.accumulate(next_steps[..., ::-1], axis=-1)[..., ::-1]
+    return {
+        "rise_into": np.log(steps + ANGLE_RESOLUTION),
+        "rise_after": np.log(largest_after + ANGLE_RESOLUTION),
+        "below_band": np.maximum(LOWEST_PLATEAU - curves, 0.0),
+    }
 
 
 def principal_scores(rows: Floats) -> Floats:
@@ -129,18 +164,12 @@ def _cumulative_cosines(scores: Floats, left: Integers, *, right: Integers) -> I
         yield dot / np.sqrt(np.maximum(left_norm * right_norm, np.finfo(float).tiny))
 
 
-def _resampling_weights(
-    n_pairs: int,
-    *,
-    weight: Floats | None,
-    n_resamples: int,
-    rng: np.random.Generator | None,
-) -> Floats:
-    """Weights of shape (1 + R, m): as given, then R Poisson resamples of it."""
+def _resampled_weights(n_pairs: int, *, weight: Floats | None, resamples: Floats | None) -> Floats:
+    """Weights of shape (1 + R, m): as given, then those of the resamples."""
     given = np.ones(n_pairs) if weight is None else weight / weight.mean()
-    if n_resamples == 0 or rng is None:
+    if resamples is None:
         return given[None]
-    resampled = given * rng.poisson(1.0, size=(n_resamples, n_pairs))
+    resampled = given * resamples
     resampled[resampled.sum(axis=1) == 0] = given  # one pair alone is drawn zero times now and then
     return np.vstack([given, resampled])
 
