@@ -143,6 +143,19 @@ def test_sdec_is_the_literal_formula():
     assert_same_loss_and_gradients(objective, total(objective, batch), kl(objective, batch) + 0.3 * pairs)
 
 
+def test_sdec_pushes_cannot_links_no_farther_than_the_farthest_centres():
+    objective = make_objective(SDECObjective, pair_weight=1.0)
+    batch = make_batch(2, 0, [False, True], "joint")
+    with torch.no_grad():
+        objective.network.centers *= 1e-3  # any two rows are now farther apart than the centres
+    pairs = objective.terms(batch)["pairs"]
+    pairs.backward()
+    centers = objective.network.centers
+    expected = -max(((a - b) ** 2).sum() for a in centers for b in centers)
+    assert pairs.item() == pytest.approx(expected.item())
+    assert all(not p.grad.any() for p in objective.network.autoencoder.encoder.parameters())
+
+
 def test_sdec_without_constraints_is_dec():
     objective = make_objective(SDECObjective, pair_weight=0.3)
     batch = make_batch(0, 6, [], "joint")

@@ -53,6 +53,10 @@ KILLS = {
     "pairs": (STACKED, "pairs", 5, 3 * 3 + 3 + 4),
 }
 
+#: All terms: pseudo-pairs enter after ten epochs, and are looked at again after twenty.
+EVERYTHING = JOINT | {"max_epochs": 24, "stopping": "fixed"}
+FURTHER = {"neighbors", "pseudo_pairs"}
+
 
 class Recorder:
     """Notes every epoch that is really trained; can interrupt one."""
@@ -127,6 +131,50 @@ def test_an_interrupted_fit_loses_one_epoch_at_most(stop: Any, X: Any, pairs: An
     _assert_same(resumed, whole)
 
 
+@pytest.mark.parametrize("epoch", [2, 11, 21, 24])
+def test_neighbors_pseudo_pairs_and_averages_go_on_where_they_stopped(
+    epoch: int, everything: SpherePair, X: Any, pairs: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        SpherePair(progress=Recorder(("pairs", epoch)), **EVERYTHING).fit(
+            X, constraints=pairs, checkpoint=tmp_path
+        )
+    rest = Recorder()
+    resumed = SpherePair(progress=rest, **EVERYTHING).fit(X, constraints=pairs, checkpoint=tmp_path)
+    assert rest.seen[0] == ("pairs", epoch)
+    _assert_same(resumed, everything)
+
+
+@pytest.fixture(scope="module")
+def everything(X: Any, pairs: Any) -> SpherePair:
+    """A fit without interruption, in which pseudo-pairs had their say."""
+    model = SpherePair(**EVERYTHING).fit(X, constraints=pairs)
+    assert set(model.history_[-1]) >= FURTHER
+    assert model.history_[-1]["pseudo_pairs"] > 0
+    return model
+
+
+def test_a_finished_fit_ends_with_the_averaged_weights_again(
+    everything: SpherePair, X: Any, pairs: Any, tmp_path: Path
+) -> None:
+    """The checkpoint holds the weights as trained, beside their average."""
+    SpherePair(**EVERYTHING).fit(X, constraints=pairs, checkpoint=tmp_path)
+    again = SpherePair(progress=(seen := Recorder()), **EVERYTHING)
+    _assert_same(again.fit(X, constraints=pairs, checkpoint=tmp_path), everything)
+    assert seen.seen == []
+
+
+def test_a_checkpoint_holds_what_the_terms_have_seen(X: Any, pairs: Any, tmp_path: Path) -> None:
+    SpherePair(**EVERYTHING).fit(X, constraints=pairs, checkpoint=tmp_path)
+    tensors = read_tensor_file(tmp_path / CHECKPOINT_FILE)[1]
+    names = {name for name in tensors if name.startswith("objective.")}
+    assert {f"objective.further.{name}" for name in ("neighbors.table", "pseudo_pairs.labels")} < names
+    assert "objective.average_0" in names
+    assert not any("network" in name for name in names)
+    table = tensors["objective.further.neighbors.table"]
+    assert (table[:, 1:] != table[:, :1]).all()
+
+
 def test_a_fit_may_be_interrupted_again_and_again(X: Any, pairs: Any, tmp_path: Path) -> None:
     whole = SpherePair(**JOINT).fit(X, constraints=pairs)
     for stop in [("pretraining", 2), ("pretraining", 5), ("pairs", 3), ("pairs", 6)]:
@@ -199,6 +247,9 @@ def test_a_checkpoint_is_one_file(interrupted: Path) -> None:
         ("hidden_dims", (16, 9)),
         ("random_state", 1),
         ("n_clusters", 4),
+        ("neighbor_weight", 0.1),
+        ("pseudo_pair_weight", 0.0),
+        ("averaging", False),
     ],
 )
 def test_other_parameters_are_named(name: str, value: Any, interrupted: Path, X: Any, pairs: Any) -> None:

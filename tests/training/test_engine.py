@@ -177,3 +177,43 @@ def test_there_is_one_training_loop_in_the_package():
         if re.search(r"\.backward\(\)|optimizer\.step\(\)", path.read_text(encoding="utf-8"))
     }
     assert {name for name in found if name != "training/engine.py"} == set()
+
+
+class Leaving(Quadratic):
+    """Notes how things stand when training is over."""
+
+    def on_end(self, state):
+        self.left = (state.epoch, state.stage, self.training, self.value.item())
+        with torch.no_grad():
+            self.value.fill_(42.0)
+
+
+def test_the_objective_has_the_last_word_after_the_last_epoch():
+    objective, seen = Leaving(), []
+    run(objective, monitors=[lambda state: seen.append(state.objective.value.item())])
+    assert objective.left == (5, "test", True, seen[-1])
+    assert objective.value.item() == 42.0
+    assert not objective.training
+
+
+def test_the_objective_is_told_of_the_end_where_a_rule_stops_early():
+    objective = Leaving()
+    records = run(objective, max_epochs=100, stopping=SettledRule(min_epochs=3, settled=1e9, watches="pull"))
+    assert len(records) == objective.left[0] == 3
+
+
+def test_the_objective_is_not_told_of_an_end_that_was_an_interruption():
+    def interrupt(state):
+        raise KeyboardInterrupt
+
+    objective = Leaving()
+    with pytest.raises(KeyboardInterrupt):
+        run(objective, monitors=[interrupt])
+    assert not hasattr(objective, "left")
+
+
+def test_a_stage_that_was_resumed_after_its_last_epoch_only_ends():
+    objective = Leaving()
+    records = run(objective, resume=lambda state: state.records.extend({"loss": 1.0} for _ in range(5)))
+    assert len(records) == objective.left[0] == 5
+    assert objective.epochs == []

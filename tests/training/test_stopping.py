@@ -64,3 +64,15 @@ def test_rules_have_names(name):
 def test_unknown_rules_are_refused(wrong):
     with pytest.raises(InvalidParameterError, match="stopping must be"):
         resolve_stopping(wrong)
+
+
+def test_settled_rule_by_default_waits_for_forty_epochs_and_three_below_a_thousandth():
+    assert stops_at(SettledRule(), [0.0] * 100) == 40
+    assert stops_at(SettledRule(), [9e-4] * 100) == 40
+    assert stops_at(SettledRule(), [0.5 / (n + 1) for n in range(60)] + [9e-4] * 10) == 63
+    assert stops_at(SettledRule(), [1.1e-3] * 41) == 41  # the best epoch lies forty behind
+    assert stops_at(SettledRule(), [0.1 / (n + 1) for n in range(99)]) is None
+
+
+def test_settled_rule_looks_at_the_pairs_and_not_at_further_terms():
+    assert resolve_stopping("settled").watches == "pairs"

@@ -56,6 +56,8 @@ from spherepair.version import __version__
 #: authors' published code has.
 CLIP_NORM = 1.0
 PAIRS_STAGE, REFINE_STAGE = "pairs", "refining"
+#: Epochs of a refinement: from weights that know most pairs already, a few are enough.
+REFINE_EPOCHS = 8
 
 #: From embeddings (n, D) to unnormalised log-probabilities of the clusters (n, K).
 Logits = Callable[[Tensor], Tensor]
@@ -69,6 +71,7 @@ class Job:
     pairs: Constraints
     network: Any
     session: Session
+    companions: Tensor | None = None  # of rows, where the objective has terms on them (see Batches)
 
     def pair_tensors(self, which: NDArray[np.bool_] | None = None) -> PairTensors:
         """The pairs, or those of them where ``which`` is true, as tensors."""
@@ -368,7 +371,7 @@ class DeepConstrainedClusterer(
         return [] if monitor is None else [monitor]
 
     def _refine_epochs(self) -> int:
-        return max(1, int(self.max_epochs) // 20)
+        return max(1, min(REFINE_EPOCHS, int(self.max_epochs) // 4))
 
     def _training_table(self, X: Any) -> Any:
         if X is None:

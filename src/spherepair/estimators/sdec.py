@@ -56,11 +56,20 @@ class SDECObjective(SelfTrainingObjective):
         # In half precision the distance of two ends close to each other would be mostly rounding.
         left, right, rows = batch.split(self.network.encode(batch.x).to(self.network.centers.dtype))
         squares = (left - right).square().sum(dim=1)
-        signed = torch.where(batch.is_must_link, squares, -squares)
+        signed = torch.where(batch.is_must_link, squares, -squares.clamp(max=self._farthest()))
         return {
             "clustering": self.divergence(batch, rows),
             "pairs": self._pair_weight * weighted_mean(signed, batch.pair_weight),
         }
+
+    @torch.no_grad()
+    def _farthest(self) -> Tensor:
+        """Squared distance of the two centres farthest apart: no cannot-link is pushed beyond it."""
+        # Differs from the paper: there the push has no end. The pull of the centres does not grow with the
+        # embedding but the push does, so that a wide embedding (FashionMNIST after stacked pretraining)
+        # flies apart: `python bench/rival_variants.py SDEC`.
+        centers: Tensor = self.network.centers
+        return (centers[:, None] - centers).square().sum(dim=2).amax()
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
         """Encoder and centres; there is no reconstruction, so the decoder stays as it is."""
@@ -80,8 +89,8 @@ class SDEC(SelfTrainingClusterer):
     hidden_dims : sequence of int or {"compact", "standard", "deep"}, default=(500, 500, 2000)
         Sizes of the encoder's hidden layers.
     pair_weight : float, default=1e-5
-        Weight of the pairs (λ). So small a value leaves them little to say; cannot-links push without
-        end, so that a large one lets the embedding fly apart.
+        Weight of the pairs (λ). So small a value leaves them little to say. Cannot-links push until they
+        are as far apart as the two farthest centres.
     exponent : float, default=2.0
         Memberships fall off as (1 + squared distance)^-exponent; 1 is DEC's Student's t-distribution, 2 is
         what the published results were made with.
@@ -183,9 +192,8 @@ class SDEC(SelfTrainingClusterer):
         return SDECObjective(job.network, job.rows, self._hardware, pair_weight=self.pair_weight)
 
     def _recipe(self) -> Recipe:
-        # Differs from the paper: its text does not mention the momentum of the authors' code.
-        # Differs from the paper: nothing bounds the push on cannot-links, and where embeddings are wide
-        # (FashionMNIST after stacked pretraining) it grew until the loss was no number any more.
+        # Differs from the paper: its text does not mention the momentum of the authors' code, neither
+        # clips; clipping keeps the first steps of a wide embedding finite.
         return Recipe("sgd", learning_rate=self.learning_rate, momentum=MOMENTUM, clip_norm=CLIP_NORM)
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:

@@ -24,11 +24,13 @@ from torch.nn import functional as F  # noqa: N812
 from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import Job
 from spherepair.estimators.embedding import EmbeddingClusterer
+from spherepair.estimators.neighbor_term import NeighborAttraction
 from spherepair.estimators.parameters import CUTTING_PARAMETERS
-from spherepair.losses import angular_pair_loss, reconstruction_loss
+from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
+from spherepair.estimators.semi_supervised import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
-from spherepair.training.batches import Batch, Batches
+from spherepair.training.batches import Batches
 from spherepair.training.engine import Objective
 from spherepair.training.pretraining import PRETRAINING
 from spherepair.training.randomness import torch_generator
@@ -37,33 +39,6 @@ from spherepair.training.stopping import StoppingRule
 #: Dimensions of the embedding when the number of clusters is unknown: room for about 30 clusters.
 ROOMY_DIM = 32
 SMALLEST_DIM = 10
-
-
-class SpherePairObjective(Objective):
-    """Named terms of the loss: ``pairs`` (angles) and ``reconstruction``.
-
-    Parameters
-    ----------
-    network : Autoencoder
-    omega : float
-    reconstruction_weight : float
-    """
-
-    def __init__(self, network: Autoencoder, *, omega: float, reconstruction_weight: float) -> None:
-        super().__init__()
-        self.network = network
-        self._omega = omega
-        self._reconstruction_weight = reconstruction_weight
-
-    def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """Both ends of the pairs and the reconstruction rows go through the encoder in one pass."""
-        left, right, rows = batch.split(self.network.encode(batch.x))
-        pairs = angular_pair_loss(
-            left, right, batch.is_must_link, weight=batch.pair_weight, omega=self._omega
-        )
-        decoded = self.network.decode(rows)
-        error = reconstruction_loss(decoded, batch.rows, weight=batch.row_weight)
-        return {"pairs": pairs, "reconstruction": self._reconstruction_weight * error}
 
 
 class SpherePair(EmbeddingClusterer):
@@ -87,6 +62,14 @@ class SpherePair(EmbeddingClusterer):
         How columns are put on a common footing; learned on fit and saved with the model.
     clustering : {"kmeans", "ward"} or scikit-learn clusterer, default="kmeans"
         What cuts the embedding into clusters.
+    neighbor_weight : float, default=0.2
+        Weight of the attraction between rows that were neighbours before training on pairs; without effect
+        where there is no pretraining.
+    pseudo_pair_weight : float, default=0.5
+        Weight of pairs among rows that the present clusters place with confidence; beside more than 1,000
+        true pairs it falls in proportion. Without effect where the number of clusters is to be found.
+    averaging : bool, default=True
+        Whether the network ends with the average of its weights over the last epochs.
     tail_ratio : float, default=0.05
         Share of the smallest angles that is averaged to infer the number of clusters (ρ).
     batch_size : int, default=256
@@ -94,7 +77,7 @@ class SpherePair(EmbeddingClusterer):
     reconstruction_rows : int, "auto" or "all", default="auto"
         Rows reconstructed per step: a number, as many as ``batch_size``, or all rows shared out over
         the steps of an epoch as in the paper.
-    max_epochs : int, default=300
+    max_epochs : int, default=60
         Upper limit of epochs on pairs.
     min_steps : int, default=20
         Least number of steps in an epoch; few pairs are shown several times in one.
@@ -159,6 +142,9 @@ class SpherePair(EmbeddingClusterer):
         "reconstruction_weight": [Interval(Real, 0.0, None, closed="left")],
         "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
         "scaling": [StrOptions({"auto", "standard", "none"})],
+        "neighbor_weight": [Interval(Real, 0.0, None, closed="left")],
+        "pseudo_pair_weight": [Interval(Real, 0.0, None, closed="left")],
+        "averaging": ["boolean"],
         **CUTTING_PARAMETERS,
         "tail_ratio": [Interval(Real, 0.0, 0.5, closed="right")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
@@ -190,10 +176,13 @@ class SpherePair(EmbeddingClusterer):
         pretraining: Any = "joint",
         scaling: str = "auto",
         clustering: Any = "kmeans",
+        neighbor_weight: float = 0.2,
+        pseudo_pair_weight: float = 0.5,
+        averaging: bool = True,
         tail_ratio: float = 0.05,
         batch_size: int = 256,
         reconstruction_rows: int | str = "auto",
-        max_epochs: int = 300,
+        max_epochs: int = 60,
         min_steps: int = 20,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "settled",
@@ -213,6 +202,9 @@ class SpherePair(EmbeddingClusterer):
         self.pretraining = pretraining
         self.scaling = scaling
         self.clustering = clustering
+        self.neighbor_weight = neighbor_weight
+        self.pseudo_pair_weight = pseudo_pair_weight
+        self.averaging = averaging
         self.tail_ratio = tail_ratio
         self.batch_size = batch_size
         self.reconstruction_rows = reconstruction_rows
@@ -232,9 +224,9 @@ class SpherePair(EmbeddingClusterer):
     def paper(cls, n_clusters: int | str = "auto", **overrides: Any) -> Self:
         """The protocol of the paper's experiments, with the details its text leaves out.
 
-        Stacked pretraining, no scaling (``load_dataset`` gives the paper's), one pass over the pairs
-        per epoch with all rows shared out over its steps, and the stopping rule of the authors'
-        published code. Any parameter can be overridden.
+        Stacked pretraining, no scaling (``load_dataset`` gives the paper's), pairs and reconstruction
+        as the only terms, one pass over the pairs per epoch with all rows shared out over its steps,
+        and the stopping rule of the authors' published code. Any parameter can be overridden.
 
         Examples
         --------
@@ -244,7 +236,11 @@ class SpherePair(EmbeddingClusterer):
         protocol: dict[str, Any] = {
             "pretraining": "stacked",
             "scaling": "none",
+            "neighbor_weight": 0.0,
+            "pseudo_pair_weight": 0.0,
+            "averaging": False,
             "reconstruction_rows": "all",
+            "max_epochs": 300,
             "min_steps": 1,
             "stopping": "released-code",
         }
@@ -304,9 +300,40 @@ class SpherePair(EmbeddingClusterer):
         method.run(job.network, job.rows, job.session)
 
     def _build_objective(self, job: Job) -> Objective:
-        return SpherePairObjective(
-            job.network, omega=self.omega, reconstruction_weight=self.reconstruction_weight
+        weights = {"omega": self.omega, "reconstruction_weight": self.reconstruction_weight}
+        further = self._further_terms(job)
+        if not further and not self.averaging:
+            return SpherePairObjective(job.network, **weights)
+        return SemiSupervisedObjective(
+            job.network, job.rows, self._hardware, further=further, averaging=self.averaging, **weights
         )
+
+    def _further_terms(self, job: Job) -> dict[str, nn.Module]:
+        """Terms on rows without pairs, where they are wanted and make sense."""
+        further: dict[str, nn.Module] = {}
+        n_rows, seed = job.rows.n_rows, job.session.seed
+        is_refined = self.__sklearn_is_fitted__()
+        # Neighbours in the embedding of a network that has learned nothing yet would mean nothing.
+        if self.neighbor_weight > 0 and n_rows > 2 and (is_refined or self.pretraining is not None):
+            neighbors = NeighborAttraction(
+                n_rows, weight=self.neighbor_weight, seed=seed, device=job.rows.index_device
+            )
+            further["neighbors"], job.companions = neighbors, neighbors.table
+        # Not where the number of clusters is to be found: it would find what it was trained with. Nor without
+        # cannot-links: nothing holds clusters apart then, and what is seen as one may be all of them.
+        n_clusters = 0 if self.n_clusters == "auto" else int(self.n_clusters)
+        if self.pseudo_pair_weight > 0 and n_clusters > 1 and not job.pairs.is_must_link.all():
+            further["pseudo_pairs"] = PseudoPairs(
+                n_rows,
+                job.pair_tensors(),
+                weight=self.pseudo_pair_weight,
+                omega=self.omega,
+                n_clusters=n_clusters,
+                first_epoch=0 if is_refined else FIRST_EPOCH,
+                seed=seed,
+                device=job.rows.device,
+            )
+        return further
 
     @property
     def _needs_pairs(self) -> bool:  # type: ignore[override]
@@ -328,6 +355,7 @@ class SpherePair(EmbeddingClusterer):
             n_steps=n_steps,
             seed=job.session.seed,
             stream=stage,
+            companions=job.companions,
         )
         return [joint]
 

@@ -39,6 +39,14 @@ class Batch:
         left, right, rows = torch.split(per_row, [n_pairs, n_pairs, len(self.row_index)])
         return left, right, rows
 
+    def anchors(self, per_row: Tensor) -> Tensor:
+        """Of something with one entry per reconstruction row: those that have companions."""
+        return per_row[: len(self.row_index) // 2]
+
+    def companions(self, per_row: Tensor) -> Tensor:
+        """Likewise: the companions, in the order of the anchors."""
+        return per_row[-(-len(self.row_index) // 2) :]
+
     @property
     def rows(self) -> Tensor:
         """The rows to reconstruct, (R, n_features)."""
@@ -86,6 +94,9 @@ class Batches:
         Whether rows come in a fresh order every epoch, or always in that of the table.
     part : str, default="joint"
         Name of this sweep, for objectives whose epochs have several.
+    companions : Tensor of shape (m, 1 + k), optional
+        Positions of rows and, in the same line, of k others that go with them. The second half of a step's
+        rows are then companions, drawn for each of the first half. Read anew for every epoch.
     """
 
     def __init__(
@@ -101,9 +112,11 @@ class Batches:
         one_pass: bool = False,
         shuffled: bool = True,
         part: str = "joint",
+        companions: Tensor | None = None,
     ) -> None:
         self.rows = rows
         self.part = part
+        self._companions = companions
         self.pairs = pairs.to(rows.index_device)
         self.pairs_per_step = pairs_per_step
         self.rows_per_step = rows_per_step
@@ -131,7 +144,10 @@ class Batches:
         device = self.rows.index_device
         generator = torch_generator(self._seed, self._stream, epoch, device=device)
         self._plan_pairs(generator)
-        self._plan_rows(generator)
+        if self._companions is None:
+            self._plan_rows(generator)
+        else:
+            self._plan_companions(generator, self._companions.to(device))
         self._planned = epoch
 
     def next(self) -> Batch:
@@ -204,6 +220,18 @@ class Batches:
         self.index_plan[:, 2 * self.pairs_per_step :] = drawn.view(shape)
         is_real = torch.arange(n_places, device=drawn.device) < n_used
         self.row_weight_plan.copy_(is_real.view(shape))
+
+    def _plan_companions(self, generator: torch.Generator, table: Tensor) -> None:
+        n_companions = self.rows_per_step // 2
+        shape = (self.n_steps, self.rows_per_step - n_companions)
+        lines = _permutations(len(table), self.n_steps * shape[1], generator).view(shape)
+        which = torch.randint(
+            1, table.shape[1], (self.n_steps, n_companions), generator=generator, device=table.device
+        )
+        first = 2 * self.pairs_per_step
+        self.index_plan[:, first : first + shape[1]] = table[:, 0][lines]
+        self.index_plan[:, first + shape[1] :] = table[lines[:, :n_companions], which]
+        self.row_weight_plan.fill_(1.0)
 
 
 def row_batches(

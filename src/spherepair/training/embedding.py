@@ -49,6 +49,22 @@ def map_rows_on_device(function: Callable[[Tensor], Tensor], rows: RowSource, ha
     )
 
 
+@torch.no_grad()
+def map_some_rows(
+    function: Callable[[Tensor], Tensor], rows: RowSource, index: Tensor, *, hardware: Hardware
+) -> Tensor:
+    """As :func:`map_rows_on_device`, for the rows at positions ``index``."""
+
+    def collect(size: int) -> Tensor:
+        found = []
+        for part in torch.split(index.to(rows.index_device), size):
+            with hardware.matrix_products(), hardware.autocast():
+                found.append(function(rows.gather(part)))
+        return torch.cat(found)
+
+    return _in_blocks(collect, hardware)
+
+
 def _in_blocks(run: Callable[[int], Result], hardware: Hardware) -> Result:
     size = BLOCK_ROWS.get(hardware.device.type, 4096)
     while True:

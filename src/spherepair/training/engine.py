@@ -36,6 +36,9 @@ class Objective(nn.Module):
         """Named scalars, already weighted; the loss is their sum. ``batch.part`` names the sweep."""
         raise NotImplementedError
 
+    def on_end(self, state: TrainingState) -> None:
+        """Training is over, for instance: leave the network with averaged weights."""
+
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
         """What is trained, with the factor by which each group's learning rate differs."""
         return [([p for p in self.parameters() if p.requires_grad], 1.0)]
@@ -144,6 +147,7 @@ def train(
             _refuse_divergence(state)
             for monitor in monitors:
                 monitor(state)
+        objective.on_end(state)
     finally:
         for run in runs:
             run.close()

@@ -48,8 +48,8 @@ class SettledRule:
     pairs cannot all be satisfied (noise, contradictions), when the best epoch lies ``stale`` behind.
     """
 
-    min_epochs: int = 20
-    settled: float = 3e-4
+    min_epochs: int = 40
+    settled: float = 1e-3
     patience: int = 3
     stale: int = 40
     watches: str = "pairs"

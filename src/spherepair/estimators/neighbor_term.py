@@ -1,0 +1,73 @@
+"""Attraction to neighbours: rows that were alike before the pairs were seen should stay together.
+
+Neighbours are looked up once, in the embedding from which training on pairs starts. Half of a step's
+reconstruction rows are then neighbours of the other half, so that the term costs no further pass through
+the network. It knows nothing of clusters, nor how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from spherepair.clustering.neighbors import nearest_neighbors
+from spherepair.losses import angular_pair_loss
+from spherepair.training.batches import Batch
+from spherepair.training.randomness import torch_generator
+
+NEIGHBORS = 5
+#: Rows that have neighbours; of larger tables a random sample, whose neighbours are sought within it.
+MOST_ROWS = 200_000
+
+#: From positions of rows to their unit embeddings, as the network stands.
+Embed = Callable[[Tensor], Tensor]
+
+
+class NeighborAttraction(nn.Module):
+    """A must-link of weight ``weight`` between a row and one of its neighbours.
+
+    Parameters
+    ----------
+    n_rows : int
+        Three or more.
+    weight : float
+    seed : int
+    device : torch.device
+        Where positions of rows are kept.
+    """
+
+    table: Tensor
+
+    def __init__(self, n_rows: int, *, weight: float, seed: int, device: torch.device) -> None:
+        super().__init__()
+        self.weight, self._seed = weight, seed
+        rows = sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
+        n_neighbors = min(NEIGHBORS, len(rows) - 1)
+        # (m, 1 + k): a row and its neighbours, which an interrupted fit takes from its checkpoint.
+        self.register_buffer("table", rows[:, None].repeat(1, 1 + n_neighbors))
+
+    def on_epoch_start(self, epoch: int, embed: Embed) -> None:
+        """Look the neighbours up before the first epoch."""
+        if epoch > 0:
+            return
+        rows = self.table[:, 0].clone()
+        z = embed(rows)
+        generator = torch_generator(self._seed, "neighbours", device=z.device)
+        found = nearest_neighbors(z, self.table.shape[1] - 1, generator=generator)
+        self.table[:, 1:] = rows[found.to(rows.device)]
+
+    def loss(self, batch: Batch, z: Tensor) -> Tensor:
+        """Weighted mean of the angular loss over the rows that have companions; ``z`` are all rows."""
+        left, right = batch.anchors(z), batch.companions(z)
+        together = torch.ones(len(left), dtype=torch.bool, device=z.device)
+        return self.weight * angular_pair_loss(left, right, together)
+
+
+def sample_rows(n_rows: int, n_most: int, *, seed: int, device: torch.device) -> Tensor:
+    """Positions of all rows, or of as many drawn at random, in order."""
+    if n_rows <= n_most:
+        return torch.arange(n_rows, device=device)
+    generator = torch_generator(seed, "sampled rows")
+    return torch.randperm(n_rows, generator=generator)[:n_most].sort().values.to(device)

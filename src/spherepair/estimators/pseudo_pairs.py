@@ -1,0 +1,146 @@
+"""Confident pseudo-pairs: what the present clusters say about rows without pairs.
+
+Every few epochs the embedding is cut into clusters. The rows nearest to their own centre, measured against
+the second nearest, count as known: the same share of every cluster, so that small ones have their say. All
+pairs among the known rows of a step then enter the loss as if somebody had given them, but only where the
+true pairs do not object: two clusters between which must-links run are not pushed apart (one class was cut
+in two), and a cluster with cannot-links inside is not pulled together (it holds two classes). So a wrong
+number of clusters does little harm.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from spherepair.clustering.kmeans import kmeans
+from spherepair.estimators.neighbor_term import MOST_ROWS, Embed, sample_rows
+from spherepair.losses import angular_pair_loss
+from spherepair.training.batches import Batch, PairTensors
+from spherepair.training.randomness import torch_generator
+
+#: Rows of a step among which pairs are made: all pairs of them.
+MOST_ANCHORS = 256
+#: True pairs beside which pseudo-pairs have their full weight; beside more it falls in proportion, since what
+#: they add does not grow.
+FULL_WEIGHT_PAIRS = 1000
+#: Epochs of a fit on the true pairs alone, and epochs between two looks at the clusters.
+FIRST_EPOCH, EVERY = 10, 10
+#: Share of every cluster that counts as known.
+KNOWN = 0.7
+#: Share of the true pairs between two clusters (or within one) that must agree with the pseudo-pairs there.
+AGREEMENT = 0.8
+UNKNOWN = -1
+
+
+class PseudoPairs(nn.Module):
+    """Pairs among confidently clustered rows, with weight ``weight`` or less.
+
+    Parameters
+    ----------
+    n_rows : int
+    pairs : PairTensors
+        The true pairs.
+    weight, omega : float
+    n_clusters : int
+        Two or more.
+    first_epoch : int
+        Epochs on the true pairs alone.
+    seed : int
+    device : torch.device
+        Of the network.
+    """
+
+    labels: Tensor
+    agrees: Tensor
+
+    def __init__(
+        self,
+        n_rows: int,
+        pairs: PairTensors,
+        *,
+        weight: float,
+        omega: float,
+        n_clusters: int,
+        first_epoch: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.weight = weight * min(1.0, FULL_WEIGHT_PAIRS / max(1, len(pairs)))
+        self._omega, self._seed = omega, seed
+        self._n_clusters, self._first = n_clusters, first_epoch
+        self._pairs, self._rows = pairs.to(device), sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
+        # Both keep their addresses: captured steps read them.
+        self.register_buffer("labels", torch.full((n_rows,), UNKNOWN, dtype=torch.int16, device=device))
+        self.register_buffer("agrees", torch.zeros(n_clusters, n_clusters, dtype=torch.bool, device=device))
+
+    def on_epoch_start(self, epoch: int, embed: Embed) -> None:
+        """Look at the clusters when it is time."""
+        if epoch < self._first or (epoch - self._first) % EVERY:
+            return
+        z = embed(self._rows)
+        generator = torch_generator(self._seed, "pseudo-pairs", epoch, device=z.device)
+        centers = F.normalize(kmeans(z, self._n_clusters, generator=generator, n_init=5).centers, dim=1)
+        ends = torch.stack([_nearest(embed(end), centers) for end in (self._pairs.left, self._pairs.right)])
+        self.agrees.copy_(_agreement(ends, self._pairs, self._n_clusters))
+        self.labels[self._rows] = confident_labels(z @ centers.T, KNOWN).to(self.labels.dtype)
+
+    def loss(self, batch: Batch, z: Tensor) -> Tensor:
+        """Weighted mean of the angular loss over all pairs of known rows among the anchors."""
+        rows = batch.anchors(z)[:MOST_ANCHORS]
+        labels = self.labels.index_select(0, batch.row_index)[: len(rows)].long()
+        n, n_dims = rows.shape
+        known = labels.clamp(min=0)
+        counts = self.agrees[known[:, None], known] & (labels[:, None] >= 0) & (labels >= 0)
+        counts = counts & ~torch.eye(n, dtype=torch.bool, device=z.device)
+        left = rows[:, None].expand(n, n, n_dims).reshape(-1, n_dims)
+        right = rows.expand(n, n, n_dims).reshape(-1, n_dims)
+        is_must_link = (labels[:, None] == labels).flatten()
+        return self.weight * angular_pair_loss(
+            left, right, is_must_link, weight=counts.flatten().float(), omega=self._omega
+        )
+
+
+def confident_labels(similarity: Tensor, share: float) -> Tensor:
+    """The nearest cluster of the most confident ``share`` of each cluster, -1 for other rows.
+
+    Parameters
+    ----------
+    similarity : Tensor of shape (n, K)
+        Of rows and centres; confidence is how far the nearest leads the second nearest.
+    share : float
+
+    Examples
+    --------
+    >>> similarity = torch.tensor([[1.0, 0.0], [0.6, 0.5], [0.9, 0.2], [0.0, 1.0]])
+    >>> confident_labels(similarity, 0.5).tolist()  # of two or three rows, two; of one, one
+    [0, -1, 0, 1]
+    """
+    best = similarity.topk(2, dim=1)
+    labels, lead = best.indices[:, 0], best.values[:, 0] - best.values[:, 1]
+    order = lead.argsort(descending=True, stable=True)
+    order = order[labels[order].argsort(stable=True)]  # by cluster, the most confident first
+    sizes = torch.bincount(labels, minlength=similarity.shape[1])
+    starts = sizes.cumsum(0) - sizes
+    rank = torch.arange(len(order), device=order.device) - starts[labels[order]]
+    is_known = rank < (share * sizes[labels[order]]).ceil()
+    return torch.full_like(labels, UNKNOWN).scatter(0, order, torch.where(is_known, labels[order], UNKNOWN))
+
+
+def _nearest(z: Tensor, centers: Tensor) -> Tensor:
+    return (z @ centers.T).argmax(dim=1)
+
+
+def _agreement(ends: Tensor, pairs: PairTensors, n_clusters: int) -> Tensor:
+    """Whether the true pairs agree (K, K) that two clusters differ, and that one is one."""
+    low, high = ends.amin(dim=0), ends.amax(dim=0)
+    cell = low * n_clusters + high
+    n_all = torch.bincount(cell, minlength=n_clusters**2).view(n_clusters, n_clusters)
+    n_must = torch.bincount(cell[pairs.is_must_link], minlength=n_clusters**2).view(n_clusters, n_clusters)
+    is_same = torch.eye(n_clusters, dtype=torch.bool, device=ends.device)
+    agreeing = torch.where(is_same, n_must, n_all - n_must)
+    # One more that agrees: where no pair says anything, the clusters are believed.
+    agrees = (agreeing + 1) >= AGREEMENT * (n_all + 1)
+    return agrees.triu() | agrees.triu().T

@@ -1,0 +1,221 @@
+"""Attraction to neighbours: the literal formula, and a table that is made once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_blobs
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from spherepair import Constraints
+from spherepair.errors import ConstraintWarning
+from spherepair.estimators import neighbor_term, pseudo_pairs
+from spherepair.estimators.neighbor_term import NEIGHBORS, NeighborAttraction, sample_rows
+from spherepair.metrics import clustering_accuracy
+from spherepair.training.batches import Batch
+
+CPU = torch.device("cpu")
+
+
+def make_term(n_rows: int, *, weight: float = 0.3, seed: int = 0) -> NeighborAttraction:
+    return NeighborAttraction(n_rows, weight=weight, seed=seed, device=CPU)
+
+
+def make_batch(n_rows: int) -> Batch:
+    """A step of rows alone."""
+    none = torch.zeros(0)
+    index = torch.arange(n_rows)
+    return Batch(torch.zeros(n_rows, 2), none.bool(), none, torch.ones(n_rows), index)
+
+
+def on_circle(degrees: Any) -> Tensor:
+    angles = torch.deg2rad(torch.as_tensor(degrees, dtype=torch.float64))
+    return torch.stack([angles.cos(), angles.sin()], dim=1)
+
+
+class Embedding:
+    """Unit vectors by position; notes how often it was asked."""
+
+    def __init__(self, z: Tensor) -> None:
+        self.z, self.n_calls = z, 0
+
+    def __call__(self, index: Tensor) -> Tensor:
+        self.n_calls += 1
+        return self.z[index]
+
+
+def random_embedding(n: int, seed: int = 0) -> Embedding:
+    return Embedding(F.normalize(torch.randn(n, 4, generator=torch.Generator().manual_seed(seed)), dim=1))
+
+
+def test_loss_is_the_mean_of_the_literal_formula_over_anchors_and_companions():
+    angles = [0.0, 20.0, 40.0]
+    z = torch.cat([on_circle([0.0, 90.0, 180.0]), on_circle([0.0, 110.0, 220.0])])
+    literal = sum(-math.log((math.cos(math.radians(a)) + 1) / 2) for a in angles) / 3
+    assert make_term(10, weight=0.3).loss(make_batch(6), z).item() == pytest.approx(0.3 * literal)
+
+
+def test_the_row_in_the_middle_of_an_odd_number_takes_no_part():
+    z = on_circle([0.0, 90.0, 77.0, 10.0, 100.0]).requires_grad_()
+    make_term(10).loss(make_batch(5), z).backward()
+    assert torch.equal(z.grad[2], torch.zeros(2, dtype=torch.float64))
+    assert (z.grad[[0, 1, 3, 4]].norm(dim=1) > 0).all()
+
+
+def test_each_anchor_is_coupled_with_its_own_companion_alone():
+    z = on_circle([0.0, 90.0, 10.0, 100.0])
+
+    def gradient(rows: Tensor) -> Tensor:
+        rows = rows.clone().requires_grad_()
+        make_term(10).loss(make_batch(4), rows).backward()
+        return rows.grad
+
+    moved = torch.cat([z[:1], on_circle([45.0]), z[2:]])
+    assert torch.allclose(gradient(z)[[0, 2]], gradient(moved)[[0, 2]])
+    assert not torch.allclose(gradient(z)[3], gradient(moved)[3])
+
+
+def test_a_step_pulls_neighbors_together():
+    z = on_circle([0.0, 30.0]).requires_grad_()
+    make_term(10).loss(make_batch(2), z).backward()
+    stepped = F.normalize(z - 0.1 * z.grad, dim=1)
+    assert stepped[0] @ stepped[1] > z[0] @ z[1]
+
+
+def test_a_step_with_a_single_row_costs_nothing():
+    z = on_circle([30.0]).requires_grad_()
+    loss = make_term(10).loss(make_batch(1), z)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert torch.equal(z.grad, torch.zeros_like(z))
+
+
+def test_before_the_first_epoch_rows_stand_for_their_own_neighbors():
+    assert torch.equal(make_term(9).table, torch.arange(9)[:, None].repeat(1, 1 + NEIGHBORS))
+
+
+@pytest.mark.parametrize("n_rows", [3, 5, 6, 100])
+def test_the_table_holds_the_nearest_rows(n_rows):
+    term, embed = make_term(n_rows), random_embedding(n_rows)
+    term.on_epoch_start(0, embed)
+    k = min(NEIGHBORS, n_rows - 1)
+    nearest = (embed.z @ embed.z.T - 9 * torch.eye(n_rows)).topk(k, dim=1).indices
+    assert torch.equal(term.table[:, 0], torch.arange(n_rows))
+    assert torch.equal(term.table[:, 1:], nearest)
+
+
+def test_neighbors_are_looked_up_before_the_first_epoch_only():
+    term, embed = make_term(50), random_embedding(50)
+    term.on_epoch_start(0, embed)
+    before = term.table.clone()
+    for epoch in range(1, 30):
+        term.on_epoch_start(epoch, random_embedding(50, seed=epoch))
+    assert embed.n_calls == 1
+    assert torch.equal(term.table, before)
+
+
+def test_the_table_keeps_its_place_in_memory():
+    """The batches hold on to it."""
+    term = make_term(50)
+    table = term.table
+    term.on_epoch_start(0, random_embedding(50))
+    assert table is term.table
+    assert (table[:, 1] != table[:, 0]).all()
+
+
+def test_the_table_comes_back_with_the_state_of_a_checkpoint():
+    term, other = make_term(50), make_term(50)
+    term.on_epoch_start(0, random_embedding(50))
+    held = other.table
+    other.load_state_dict(term.state_dict())
+    assert set(term.state_dict()) == {"table"}
+    assert torch.equal(held, term.table)
+
+
+def test_the_same_seed_gives_the_same_table():
+    tables = []
+    for _ in range(2):
+        term = make_term(700, seed=5)
+        term.on_epoch_start(0, random_embedding(700))
+        tables.append(term.table)
+    assert torch.equal(*tables)
+
+
+def test_of_a_large_table_a_sample_has_neighbors_within_the_sample(monkeypatch):
+    monkeypatch.setattr(neighbor_term, "MOST_ROWS", 40)
+    term, embed = make_term(1000), random_embedding(1000)
+    term.on_epoch_start(0, embed)
+    rows = term.table[:, 0]
+    assert term.table.shape == (40, 1 + NEIGHBORS)
+    assert torch.equal(rows, rows.unique())
+    assert torch.isin(term.table, rows).all()
+    z = embed.z[rows]
+    nearest = rows[(z @ z.T - 9 * torch.eye(40)).topk(NEIGHBORS, dim=1).indices]
+    assert torch.equal(term.table[:, 1:], nearest)
+
+
+def test_sampled_rows_are_all_rows_while_there_are_few():
+    assert sample_rows(7, 7, seed=0, device=CPU).tolist() == list(range(7))
+
+
+def test_sampled_rows_are_different_in_order_and_depend_on_the_seed():
+    rows = sample_rows(1000, 100, seed=0, device=CPU)
+    assert (rows.diff() > 0).all()
+    assert 0 <= int(rows[0]) < int(rows[-1]) < 1000
+    assert len(rows) == 100
+    assert torch.equal(rows, sample_rows(1000, 100, seed=0, device=CPU))
+    assert not torch.equal(rows, sample_rows(1000, 100, seed=1, device=CPU))
+
+
+#: A fit in which pseudo-pairs, which are made among the same rows, take part as well.
+LONGER = {"hidden_dims": (16,), "max_epochs": 22, "stopping": "fixed"}
+
+
+@pytest.mark.parametrize(("n_rows", "further"), [(2, {"pseudo_pairs"}), (3, {"neighbors", "pseudo_pairs"})])
+def test_two_and_three_rows_are_enough(n_rows: int, further: set[str], make: Any) -> None:
+    pairs = Constraints.from_pairs(cannot_link=[(0, 1)])
+    with pytest.warns(ConstraintWarning):
+        model = make(2, **LONGER).fit(np.eye(n_rows, 4, dtype=np.float32), constraints=pairs)
+    assert further | {"pairs", "reconstruction"} == set(model.history_[-1]) - {
+        "stage",
+        "epoch",
+        "loss",
+        "seconds",
+    }
+    assert model.labels_[0] != model.labels_[1]
+
+
+@pytest.mark.parametrize("reconstruction_rows", [1, 3, "all"])
+def test_any_number_of_rows_in_a_step_will_do(
+    reconstruction_rows: Any, make: Any, X: Any, y: Any, pairs: Any
+) -> None:
+    model = make(**LONGER, reconstruction_rows=reconstruction_rows).fit(X, constraints=pairs)
+    assert clustering_accuracy(y, model.labels_) == 1.0
+
+
+def test_a_fit_on_a_sample_of_the_rows_has_all_of_them_labelled(
+    make: Any, X: Any, y: Any, pairs: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(neighbor_term, "MOST_ROWS", 40)
+    monkeypatch.setattr(pseudo_pairs, "MOST_ROWS", 40)
+    model = make(**LONGER).fit(X, constraints=pairs)
+    assert clustering_accuracy(y, model.labels_) == 1.0
+
+
+def test_pairs_win_where_neighbors_lie(make: Any) -> None:
+    """What the eye sees are three blobs; the classes are the two sides of a weak feature."""
+    blobs, _ = make_blobs(300, centers=3, n_features=4, random_state=0)
+    side = np.random.default_rng(0).choice([-1.0, 1.0], 300)
+    X, y = np.column_stack([blobs, 0.2 * side + 0.2 * blobs[:, 0]]).astype(np.float32), side > 0
+    nearest = NearestNeighbors(n_neighbors=5).fit(X).kneighbors(return_distance=False)
+    assert (y[nearest] == y[:, None]).mean() < 0.6
+    pairs = Constraints.from_labels(y, 1000, random_state=0)
+    settings = LONGER | {"max_epochs": 50, "hidden_dims": (64,), "batch_size": 64, "scaling": "none"}
+    model = make(2, **settings).fit(X, constraints=pairs)
+    assert clustering_accuracy(y, model.labels_) > 0.95
