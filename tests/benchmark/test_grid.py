@@ -81,12 +81,14 @@ def test_least_imbalanced_set_is_the_random_one_and_shares_its_run(tiny):
 
 def test_part_of_a_grid_has_the_keys_of_the_whole(tiny):
     experiment = read_experiment(tiny)
-    part = expand(select(experiment, methods=("Defaults",), seeds=(1,)))
-    assert {(run.method, run.spec.seed) for run in part} == {("Defaults", 1)}
+    part = expand(select(experiment, methods=("Defaults",), pairs=(300,), seeds=(1,)))
+    assert {(run.method, run.pairs, run.spec.seed) for run in part} == {("Defaults", "300", 1)}
     assert {run.spec.key for run in part} < {run.spec.key for run in expand(experiment)}
 
 
-@pytest.mark.parametrize("asked", [{"datasets": ("mnist",)}, {"methods": ("CIDEC",)}, {"seeds": (7,)}])
+@pytest.mark.parametrize(
+    "asked", [{"datasets": ("mnist",)}, {"methods": ("CIDEC",)}, {"pairs": (7,)}, {"seeds": (7,)}]
+)
 def test_part_that_the_grid_has_not_got_is_refused(tiny, asked):
     with pytest.raises(InvalidParameterError, match="these are the ones of this experiment"):
         select(read_experiment(tiny), **asked)

@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--out", required=True, help="folder of the results")
     run.add_argument("--data", nargs="+", default=(), help="only these data sets")
     run.add_argument("--method", nargs="+", default=(), help="only these methods")
+    run.add_argument("--pairs", nargs="+", type=int, default=(), help="only these numbers of pairs")
     run.add_argument("--seed", nargs="+", type=int, default=(), help="only these seeds")
     run.set_defaults(work=_run)
     report = commands.add_parser("report", help="write report.md and report.html")
@@ -51,6 +52,7 @@ def _run(options: argparse.Namespace) -> int:
         options.out,
         datasets=tuple(options.data),
         methods=tuple(options.method),
+        pairs=tuple(options.pairs),
         seeds=tuple(options.seed),
         watch=_say,
     )

@@ -119,17 +119,25 @@ def select(
     *,
     datasets: tuple[str, ...] = (),
     methods: tuple[str, ...] = (),
+    pairs: tuple[int, ...] = (),
     seeds: tuple[int, ...] = (),
 ) -> Experiment:
-    """The part of an experiment with these data sets, methods and seeds; all where none are named."""
+    """The part of an experiment with these data sets, methods, pairs and seeds; all where none are named.
+
+    ``pairs`` are numbers of pairs; of imbalanced ones, those of IMB0.
+    """
     chosen = replace(
         experiment,
         datasets=tuple(d for d in experiment.datasets if not datasets or d.label in datasets),
         methods=tuple(m for m in experiment.methods if not methods or m.label in methods),
+        pairs=tuple(n for n in experiment.pairs if not pairs or n in pairs),
+        imbalanced=tuple(n for n in experiment.imbalanced if not pairs or n in pairs),
         seeds=tuple(seed for seed in experiment.seeds if not seeds or seed in seeds),
     )
     _check_known("data set", datasets, [d.label for d in experiment.datasets])
     _check_known("method", methods, [m.label for m in experiment.methods])
+    sizes = [str(n) for n in (*experiment.pairs, *experiment.imbalanced)]
+    _check_known("pairs", tuple(map(str, pairs)), sizes)
     _check_known("seed", tuple(map(str, seeds)), [str(seed) for seed in experiment.seeds])
     return chosen
 

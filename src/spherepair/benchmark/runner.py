@@ -76,6 +76,7 @@ def run_grid(
     *,
     datasets: tuple[str, ...] = (),
     methods: tuple[str, ...] = (),
+    pairs: tuple[int, ...] = (),
     seeds: tuple[int, ...] = (),
     watch: Callable[[Step], None] | None = None,
 ) -> GridOutcome:
@@ -86,12 +87,12 @@ def run_grid(
     experiment : Experiment
     folder : path
         Of the results; made where it is not there.
-    datasets, methods, seeds : tuples
+    datasets, methods, pairs, seeds : tuples
         Only these of the experiment; all where none are named.
     watch : callable, optional
         Called before each run that is done here, and at the end.
     """
-    planned = expand(select(experiment, datasets=datasets, methods=methods, seeds=seeds))
+    planned = expand(select(experiment, datasets=datasets, methods=methods, pairs=pairs, seeds=seeds))
     require_known({run.spec.estimator for run in planned})
     store = Store.create(folder)
     store.keep_experiment(experiment)

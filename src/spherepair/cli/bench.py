@@ -41,6 +41,10 @@ def run(
     methods: Annotated[
         list[str] | None, typer.Option("--method", metavar="NAME", help="Only this method; may be repeated.")
     ] = None,
+    pairs: Annotated[
+        list[int] | None,
+        typer.Option("--pairs", metavar="N", help="Only this number of pairs; may be repeated."),
+    ] = None,
     seeds: Annotated[
         list[int] | None, typer.Option("--seed", metavar="N", help="Only this seed; may be repeated.")
     ] = None,
@@ -63,6 +67,7 @@ def run(
                 out,
                 datasets=tuple(data or ()),
                 methods=tuple(methods or ()),
+                pairs=tuple(pairs or ()),
                 seeds=tuple(seeds or ()),
                 watch=show,
             )
