@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from spherepair import SpherePair
 from spherepair.errors import ConstraintWarning
-from spherepair.estimators.semi_supervised import KEPT, SemiSupervisedObjective, SpherePairObjective
+from spherepair.estimators.spherepair_objective import KEPT, SemiSupervisedObjective, SpherePairObjective
 from spherepair.metrics import clustering_accuracy
 from spherepair.networks import build_autoencoder
 from spherepair.training.batches import Batches, PairTensors

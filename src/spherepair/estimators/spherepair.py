@@ -27,7 +27,7 @@ from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.estimators.neighbor_term import NeighborAttraction
 from spherepair.estimators.parameters import CUTTING_PARAMETERS
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
-from spherepair.estimators.semi_supervised import SemiSupervisedObjective, SpherePairObjective
+from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
 from spherepair.training.batches import Batches

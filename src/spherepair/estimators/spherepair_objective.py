@@ -1,4 +1,4 @@
-"""SpherePair's objective with what rows without pairs can add: further named terms, and averaged weights."""
+"""What SpherePair optimises: pairs and reconstruction, and what rows without pairs can add to them."""
 
 from __future__ import annotations
 
