@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -117,3 +119,16 @@ def test_stacking_streamed_rows_gives_the_network_of_resident_ones(rows):
         networks.append(network)
     for a, b in zip(networks[0].parameters(), networks[1].parameters(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(("n_rows", "size"), [(1000, 256), (25_599, 256), (25_600, 512), (60_000, 512)])
+def test_joint_pretraining_takes_larger_steps_where_enough_of_them_remain(n_rows, size, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "spherepair.training.pretraining.row_batches", lambda rows, **options: asked.append(options)
+    )
+    rows = SimpleNamespace(n_rows=n_rows)
+    session = SimpleNamespace(seed=0, run_stage=lambda *args, **options: None)
+    JointPretraining().run(nn.Identity(), rows, session)
+    JointPretraining(batch_size=64).run(nn.Identity(), rows, session)
+    assert [options["batch_size"] for options in asked] == [size, 64]
