@@ -240,7 +240,7 @@ def test_a_class_that_is_cut_in_two_gets_no_gradient_from_the_cut():
     z = circle([0, 60])
     term = look(z, make_pairs(must=[(0, 20), (1, 21), (2, 22)]), 2)
     rows = z[[0, 20, 0, 0]].clone().requires_grad_()
-    term.labels[[0, 20]] = torch.tensor([0, 1], dtype=torch.int16)
+    term.labels[[0, 20]] = torch.tensor([0, 1], dtype=torch.int32)
     term.loss(make_batch([0, 20, 0, 0]), rows).backward()
     assert torch.equal(rows.grad, torch.zeros_like(rows))
 

@@ -11,7 +11,6 @@ last step: ``estimators/embedding.py`` cuts the embedding afterwards (SpherePair
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -35,8 +34,10 @@ from torch import Tensor, nn
 from spherepair.clustering.assigners import Assignment
 from spherepair.clustering.cluster_number import ClusterNumber
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidDataError, InvalidParameterError, TrainingDivergedError
+from spherepair.errors import InvalidParameterError, TrainingDivergedError
 from spherepair.estimators import inputs
+from spherepair.estimators.fingerprints import fingerprint_fit
+from spherepair.estimators.same_rows import training_table
 from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
 from spherepair.training.batches import Batches, PairTensors
@@ -50,7 +51,6 @@ from spherepair.training.rows import RowSource, open_rows
 from spherepair.training.scaling import learn_scaling
 from spherepair.training.session import Session
 from spherepair.training.stopping import StoppingRule, resolve_stopping
-from spherepair.version import __version__
 
 #: Gradients of the pair stage are clipped to this norm. Differs from the paper: it has no clipping; the
 #: authors' published code has.
@@ -207,7 +207,7 @@ class DeepConstrainedClusterer(
         self
         """
         check_is_fitted(self)
-        table = self._training_table(X)
+        table = training_table(self, X)
         policy = on_conflict or self.on_conflict
         new = inputs.check_constraints(constraints, table.shape[0], on_conflict=policy)
         pairs = inputs.check_constraints(self.constraints_ | new, table.shape[0], on_conflict=policy)
@@ -298,7 +298,7 @@ class DeepConstrainedClusterer(
     def _prepare(self, table: Any, pairs: Constraints, checkpoint: str | Path | None) -> Job:
         saved = None
         if checkpoint is not None:
-            saved = Checkpoint(checkpoint, self._fingerprint(table, pairs))
+            saved = Checkpoint(checkpoint, fingerprint_fit(self, table, pairs))
             self._seed = saved.seed(self._seed)
         network = self._build_network(table.shape[1], self._embedding_dim, self._seed)
         network = network.to(self._hardware.device)
@@ -373,53 +373,6 @@ class DeepConstrainedClusterer(
     def _refine_epochs(self) -> int:
         return max(1, min(REFINE_EPOCHS, int(self.max_epochs) // 4))
 
-    def _training_table(self, X: Any) -> Any:
-        if X is None:
-            if self._table is None:
-                raise InvalidDataError(
-                    "this model was loaded or copied, and so does not hold the rows: give the table it was "
-                    "fitted on, refine(constraints, X)."
-                )
-            return self._table
-        table = inputs.check_table(self, X, reset=False)
-        if table.shape[0] != len(self.labels_):
-            raise InvalidDataError(
-                f"X has {table.shape[0]} rows, but the model was fitted on {len(self.labels_)}; refine needs "
-                "the same rows in the same order."
-            )
-        self._refuse_other_rows(table)
-        return table
-
-    def _refuse_other_rows(self, table: Any) -> None:
-        """Embed some rows: those of the fit come out where they were then."""
-        sample = np.unique(np.linspace(0, table.shape[0] - 1, 256).astype(np.int64))
-        rows = open_rows(table[sample], self._scaling, self._hardware.device, keep=False)
-        found = map_rows(lambda x: self._embed(self.network_, x), rows, self._hardware)
-        other = inputs.first_other_row(found, self.embedding_[sample])
-        if other is not None:
-            raise InvalidDataError(
-                f"row {int(sample[other])} of X is not the row that the model was fitted on; "
-                "refine needs the same rows in the same order."
-            )
-
-    def _fingerprint(self, table: Any, pairs: Constraints) -> dict[str, str]:
-        """What must agree for a fit to go on from a checkpoint."""
-        irrelevant = {
-            "checkpoint",
-            "progress",
-            "on_conflict",
-            "clustering",
-            "tail_ratio",
-        }
-        parameters = {k: _describe(v) for k, v in self.get_params(deep=False).items() if k not in irrelevant}
-        return {
-            "version of spherepair": __version__,
-            "data": inputs.fingerprint_table(table),
-            "constraints": inputs.fingerprint_constraints(pairs),
-            "weights of the encoder": inputs.fingerprint_module(getattr(self, "encoder", None)),
-            **parameters,
-        }
-
     # What scikit-learn asks for.
 
     @property
@@ -440,8 +393,3 @@ class DeepConstrainedClusterer(
         return (
             {**super().__getstate__(), "_table": None} if hasattr(self, "_table") else super().__getstate__()
         )
-
-
-def _describe(parameter: Any) -> str:
-    """A parameter in words that another process would use too: without addresses in memory."""
-    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(parameter))

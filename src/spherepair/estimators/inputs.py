@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections import Counter
 from typing import Any
@@ -12,7 +11,6 @@ import torch
 from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
-from torch import nn
 
 from spherepair.constraints import Constraints
 from spherepair.errors import (
@@ -27,8 +25,6 @@ CONFLICT_POLICIES = ("raise", "drop", "keep")
 #: length of a typical embedding.
 SAME_ROW_DISTANCE = 0.14
 _BLOCK_ELEMENTS = 2**22
-#: Entries that go into the fingerprint of a table: 2**28 floats are 1 GiB, hashed in about a second.
-_FINGERPRINT_ELEMENTS = 2**28
 
 
 def check_table(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -> Any:
@@ -149,37 +145,6 @@ def first_other_row(found: Any, expected: Any) -> int | None:
     typical = np.sqrt(np.square(expected).sum(axis=1).mean())
     is_close = np.linalg.norm(found - expected, axis=1) <= SAME_ROW_DISTANCE * typical  # False for NaN
     return None if is_close.all() else int(np.argmin(is_close))
-
-
-def fingerprint_table(X: Any) -> str:
-    """A short digest of shape, type and rows: all of them, or evenly spaced ones of a very large table."""
-    digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode())
-    n_hashed = min(X.shape[0], max(1, _FINGERPRINT_ELEMENTS // X.shape[1]))
-    rows = np.unique(np.linspace(0, X.shape[0] - 1, n_hashed).astype(np.int64))
-    size = max(1, _BLOCK_ELEMENTS // X.shape[1])
-    for start in range(0, len(rows), size):
-        block = X[rows[start : start + size]]
-        parts = (block.indptr, block.indices, block.data) if sparse.issparse(block) else (block,)
-        for part in parts:
-            digest.update(np.ascontiguousarray(part).data)
-    return digest.hexdigest()[:16]
-
-
-def fingerprint_module(module: nn.Module | None) -> str:
-    """A short digest of the weights of an encoder of the user's own."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()) if module is not None else ():
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
-
-
-def fingerprint_constraints(constraints: Constraints) -> str:
-    """A short digest of the pairs in their order."""
-    digest = hashlib.sha256()
-    for part in (constraints.left, constraints.right, constraints.is_must_link, constraints.weight):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _column_names(X: Any) -> list[str] | None:

@@ -73,7 +73,7 @@ class PseudoPairs(nn.Module):
         self._n_clusters, self._first = n_clusters, first_epoch
         self._pairs, self._rows = pairs.to(device), sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
         # Both keep their addresses: captured steps read them.
-        self.register_buffer("labels", torch.full((n_rows,), UNKNOWN, dtype=torch.int16, device=device))
+        self.register_buffer("labels", torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device))
         self.register_buffer("agrees", torch.zeros(n_clusters, n_clusters, dtype=torch.bool, device=device))
 
     def on_epoch_start(self, epoch: int, embed: Embed) -> None:
