@@ -1,6 +1,6 @@
 """Does a captured step give the numbers of an eager one, and how much faster is it?
 
-    PYTHONPATH=src python bench/capture_check.py [tf32] [bfloat16] [float32]
+    PYTHONPATH=src python bench/capture_check.py [auto] [tf32] [bfloat16] [float32]
 
 Prints, for each stage, the time per step eager and captured, and the largest difference of the loss.
 Needs a CUDA GPU.
@@ -22,7 +22,7 @@ from spherepair.training.pretraining import JointPretraining, StackedPretraining
 class _NeverCaptured:
     """Stands in for the captured step and runs it eagerly."""
 
-    def __init__(self, step: object, generator: object) -> None:
+    def __init__(self, step: object, *_: object) -> None:
         self._step = step
 
     def discard(self) -> None: ...

@@ -38,7 +38,7 @@ from spherepair.estimators.cidec import ROWS
 from spherepair.estimators.loading import ESTIMATORS
 from spherepair.losses.pair_likelihood import weighted_mean
 from spherepair.metrics import clustering_accuracy
-from spherepair.networks.autoencoder import linear_layers
+from spherepair.networks.mlp import linear_layers
 from spherepair.training.batches import row_batches
 from spherepair.training.embedding import map_rows
 from spherepair.training.engine import TrainingState

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair.networks import build_autoencoder
-from spherepair.networks.autoencoder import linear_layers
+from spherepair.networks.mlp import linear_layers
 from spherepair.training.batches import row_batches
 from spherepair.training.chain import Link, can_fuse
 from spherepair.training.engine import Recipe, TrainingState

@@ -8,13 +8,13 @@ Encoder: Linear + ReLU through the hidden sizes, then Linear to the embedding; t
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
+
+from spherepair.networks.mlp import mlp
 
 #: Hidden sizes of the three networks that the paper compares.
 ARCHITECTURES: dict[str, tuple[int, ...]] = {
@@ -82,31 +82,3 @@ def build_autoencoder(
     sizes = [n_features, *hidden_dims, embedding_dim]
     front = mlp(sizes, generator=generator) if encoder is None else copy.deepcopy(encoder)
     return Autoencoder(front, mlp(sizes[::-1], generator=generator), spherical=spherical)
-
-
-def mlp(sizes: Sequence[int], *, generator: torch.Generator | None = None) -> nn.Sequential:
-    """Linear layers of the given sizes with ReLU between them and none at the end."""
-    layers: list[nn.Module] = []
-    for n_in, n_out in pairwise(sizes):
-        layers += [linear(n_in, n_out, generator=generator), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
-
-
-def linear(n_in: int, n_out: int, *, generator: torch.Generator | None = None) -> nn.Linear:
-    """PyTorch's default initialisation, U(±1/√n_in), from a generator of our own.
-
-    ``nn.Linear`` itself draws from the global generator, which is not ours to move, so it is put back.
-    (Making the layer on the meta device instead would load a symbolic algebra package: three seconds.)
-    """
-    with torch.random.fork_rng(devices=[]):
-        layer = nn.Linear(n_in, n_out)
-    bound = 1.0 / math.sqrt(n_in)
-    with torch.no_grad():
-        layer.weight.uniform_(-bound, bound, generator=generator)
-        layer.bias.uniform_(-bound, bound, generator=generator)
-    return layer
-
-
-def linear_layers(module: nn.Module) -> Iterator[nn.Linear]:
-    """The Linear layers of a module in the order of its data flow."""
-    return (layer for layer in module.modules() if isinstance(layer, nn.Linear))

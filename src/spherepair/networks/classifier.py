@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from spherepair.networks.autoencoder import mlp
+from spherepair.networks.mlp import mlp
 
 
 class Classifier(nn.Module):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from spherepair.networks.autoencoder import linear, linear_layers, mlp
+from spherepair.networks.mlp import linear, linear_layers, mlp
 
 #: Added to the variances of the components: one that shrinks to a point would divide by zero.
 VARIANCE_FLOOR = 1e-7
@@ -54,9 +54,7 @@ class MixtureVAE(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [n_features, *hidden_dims]
-        self.hidden = (
-            nn.Sequential(*mlp(sizes, generator=generator), nn.ReLU()) if hidden_dims else nn.Identity()
-        )
+        self.hidden = mlp(sizes, ends_in_relu=True, generator=generator) if hidden_dims else nn.Identity()
         self.mean_head = linear(sizes[-1], embedding_dim, generator=generator)
         self.variance_head = linear(sizes[-1], embedding_dim, generator=generator)
         self.decoder = mlp([embedding_dim, *sizes[::-1]], generator=generator)

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from spherepair.networks.autoencoder import Autoencoder, build_autoencoder, mlp
+from spherepair.networks.autoencoder import Autoencoder, build_autoencoder
+from spherepair.networks.mlp import mlp
 
 
 class TwinEncoder(nn.Module):

@@ -176,6 +176,12 @@ class Batches:
             yield self._batch(rows, none, ones[:0], ones)
 
     @property
+    def n_sweep_blocks(self) -> int:
+        """How many blocks all pairs and all rows make when they are swept."""
+        sizes = (2 * len(self.pairs), self.rows.n_rows)
+        return sum(-(-size // self._sweep_rows) for size in sizes)
+
+    @property
     def _sweep_rows(self) -> int:
         return SWEEP_ROWS.get(self.rows.index_device.type, SWEEP_ROWS["cpu"])
 

@@ -11,8 +11,6 @@ logger = logging.getLogger(__name__)
 
 #: Steps that run eagerly first: libraries and optimiser states must be set up before a capture.
 WARM_UP_STEPS = 3
-#: Steps in one graph: between two launches the GPU waits as long as some small kernels take.
-STEPS_PER_GRAPH = 8
 
 
 class CapturedStep:
@@ -27,10 +25,13 @@ class CapturedStep:
         Reads its batch from buffers with fixed addresses and updates parameters in place.
     generator : torch.Generator
         The source of the noise inside the step.
+    steps_per_graph : int
+        At most that many in one graph: between two launches the GPU waits as long as some small kernels take.
     """
 
-    def __init__(self, step: Callable[[], None], generator: torch.Generator) -> None:
+    def __init__(self, step: Callable[[], None], generator: torch.Generator, steps_per_graph: int) -> None:
         self._step, self._generator = step, generator
+        self._steps_per_graph = steps_per_graph
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._stream = torch.cuda.Stream(generator.device)  # type: ignore[no-untyped-call]
         self._n_warm = 0
@@ -48,13 +49,12 @@ class CapturedStep:
 
     def run(self, n_steps: int) -> None:
         """Run that many steps."""
-        done = 0
+        done, size = 0, steps_at_once(n_steps, self._steps_per_graph)
         while done < n_steps and (self._gave_up or self._n_warm < WARM_UP_STEPS):
             self._run_eagerly()
             done += 1
         while done < n_steps:
-            size = STEPS_PER_GRAPH if n_steps - done >= STEPS_PER_GRAPH else 1
-            graph = self._graph(size)
+            graph = self._graph(size := size if n_steps - done >= size else 1)
             if graph is None:
                 self._run_eagerly()
                 done += 1
@@ -97,3 +97,58 @@ class CapturedStep:
         fresh = torch.Generator(self._generator.device)
         fresh.set_state(before)
         self._generator.graphsafe_set_state(fresh.graphsafe_get_state())
+
+
+class CapturedValue:
+    """A value that is asked for again and again: computed eagerly once, then as a captured graph.
+
+    Parameters
+    ----------
+    function : callable without arguments
+        Reads what it needs from fixed addresses and draws no random numbers.
+    device : torch.device
+    """
+
+    def __init__(self, function: Callable[[], torch.Tensor], device: torch.device) -> None:
+        self._function = function
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: torch.Tensor | None = None
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._n_calls = 0
+
+    def __call__(self) -> torch.Tensor:
+        """The value as things stand."""
+        self._n_calls += 1
+        if self._n_calls == 2:
+            self._capture()
+        if self._graph is None or self._result is None:
+            return self._function()
+        self._graph.replay()
+        return self._result
+
+    def discard(self) -> None:
+        """Forget the graph."""
+        if self._graph is not None:
+            self._graph.reset()
+        self._graph = self._result = None
+
+    def _capture(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, stream=self._stream):
+                self._result = self._function()
+        except RuntimeError as error:
+            logger.info("the objective cannot be captured as a CUDA graph (%s); computing it eagerly", error)
+            return
+        self._graph = graph
+
+
+def steps_at_once(n_steps: int, most: int) -> int:
+    """How many steps to put into one graph, so that few of an epoch are left over to be launched alone.
+
+    Examples
+    --------
+    >>> steps_at_once(235, 32)  # nine graphs of 26 steps and one step
+    26
+    """
+    return min(range(max(1, most // 2), most + 1), key=lambda size: (n_steps % size, -size))

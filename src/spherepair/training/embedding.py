@@ -15,8 +15,10 @@ from spherepair.training.hardware import Hardware
 from spherepair.training.rows import RowSource, blocks
 
 #: Rows per block: wide enough for full speed, small enough for the widest layer.
-BLOCK_ROWS = {"cpu": 4096, "cuda": 16_384}
+BLOCK_ROWS = {"cpu": 4096, "cuda": 32_768}
 _SMALLEST_BLOCK = 64
+#: Bytes of results that may wait on a GPU: fetching each block's own would make the host wait for it.
+WAITING_BYTES = 2**26
 
 Result = TypeVar("Result")
 
@@ -32,10 +34,16 @@ def map_rows(
 
     def collect(size: int) -> NDArray[Any]:
         result: NDArray[Any] | None = None
+        waiting: list[Tensor] = []
+        fetched = 0
         for start, part in _parts(function, rows, hardware, size):
             if result is None:
                 result = np.empty((rows.n_rows, *part.shape[1:]), dtype=dtype)
-            result[start : start + len(part)] = part.cpu().numpy()
+            waiting.append(part)
+            stop = start + len(part)
+            if sum(p.nbytes for p in waiting) >= WAITING_BYTES or stop == rows.n_rows or not hardware.is_cuda:
+                result[fetched:stop] = torch.cat(waiting).cpu().numpy()
+                waiting, fetched = [], stop
         return result if result is not None else np.empty((0, 0), dtype=dtype)
 
     return _in_blocks(collect, hardware)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -17,13 +18,16 @@ from torch import Tensor, nn
 
 from spherepair.errors import TrainingDivergedError
 from spherepair.training.batches import Batch, Batches
-from spherepair.training.capture import CapturedStep
+from spherepair.training.capture import CapturedStep, CapturedValue
 from spherepair.training.hardware import Hardware
 from spherepair.training.optimizers import SGD, Adam, Optimizer
 from spherepair.training.randomness import derive_seed
 from spherepair.training.stopping import LABELS, OBJECTIVE, FixedEpochs, StoppingRule
 
 Record = dict[str, Any]
+
+#: The whole objective is captured as well where its sweep has no more blocks than these.
+CAPTURED_BLOCKS = 4
 
 
 class Objective(nn.Module):
@@ -141,7 +145,7 @@ def train(
     objective.train()
     try:
         runs += [_Sweep(batches, state, recipe, hardware) for batches in sweeps]
-        while state.epoch < max_epochs and not _is_over(rule, objective, sweeps, state, hardware):
+        while state.epoch < max_epochs and not _is_over(rule, runs, state):
             generator.manual_seed(derive_seed(seed, stage, "noise", state.epoch))
             state.records.append(_epoch(runs, state, recipe))
             _refuse_divergence(state)
@@ -177,6 +181,9 @@ def _epoch(runs: Sequence[_Sweep], state: TrainingState, recipe: Recipe) -> Reco
 class Step(Protocol):
     """What is repeated: reads its batch from fixed buffers and updates the parameters in place."""
 
+    #: How many to put into one CUDA graph: few where a step has many kernels, since capturing takes time.
+    steps_per_graph: int
+
     def start_epoch(self, generator: torch.Generator) -> None:
         """Get ready for an epoch whose noise comes from ``generator``."""
         ...
@@ -201,8 +208,13 @@ class _Sweep:
         self._batches, self._generator, self._hardware = batches, state.generator, hardware
         fused = state.objective.fused_step(state.optimizer, batches, recipe, hardware)
         self._step: Step = fused if fused is not None else _AutogradStep(batches, state, recipe, hardware)
-        capturable = hardware.is_cuda and batches.rows.is_resident
-        self._captured = CapturedStep(self._step, state.generator) if capturable else None
+        self._objective = state.objective
+        self._captured: CapturedStep | None = None
+        self._value: Callable[[], Tensor] = partial(_whole, state.objective, batches, hardware)
+        if hardware.is_cuda and batches.rows.is_resident:
+            self._captured = CapturedStep(self._step, state.generator, self._step.steps_per_graph)
+            if batches.n_sweep_blocks <= CAPTURED_BLOCKS:
+                self._value = CapturedValue(self._value, hardware.device)
 
     def run(self, epoch: int) -> None:
         """Run the steps of an epoch, without waiting for them."""
@@ -221,15 +233,26 @@ class _Sweep:
         """Mean of every term over the steps of the epoch; the one place where the host waits."""
         return self._step.means()
 
+    def whole(self) -> float:
+        """The objective over all pairs and all rows; the host waits."""
+        self._objective.eval()
+        value = float(self._value())
+        self._objective.train()
+        return value
+
     def close(self) -> None:
-        """Give back what a capture holds on the GPU."""
+        """Give back what captures hold on the GPU."""
         if self._captured is not None:
             self._captured.discard()
+        if isinstance(self._value, CapturedValue):
+            self._value.discard()
         self._step.close()
 
 
 class _AutogradStep:
     """Gather, forward, backward, clip, update; sums of the terms stay on the device."""
+
+    steps_per_graph = 8
 
     def __init__(self, batches: Batches, state: TrainingState, recipe: Recipe, hardware: Hardware) -> None:
         self._objective, self._batches, self._hardware = state.objective, batches, hardware
@@ -271,47 +294,39 @@ class _AutogradStep:
         self._totals.add_(values)
 
 
-def _is_over(
-    rule: StoppingRule,
-    objective: Objective,
-    sweeps: Sequence[Batches],
-    state: TrainingState,
-    hardware: Hardware,
-) -> bool:
+def _is_over(rule: StoppingRule, runs: Sequence[_Sweep], state: TrainingState) -> bool:
     """Ask the rule, giving it what it wants to see."""
     if rule.watches not in (OBJECTIVE, LABELS):
         return rule.should_stop([r[rule.watches] if rule.watches in r else r["loss"] for r in state.records])
     if len(state.monitored) <= state.epoch:
         if rule.watches == LABELS:
-            state.monitored.append(objective.changed_labels())
+            state.monitored.append(state.objective.changed_labels())
         else:
-            state.monitored.append(sum(_full_objective(objective, batches, hardware) for batches in sweeps))
+            state.monitored.append(sum(run.whole() for run in runs))
     return rule.should_stop(state.monitored)
 
 
 @torch.no_grad()
-def _full_objective(objective: Objective, batches: Batches, hardware: Hardware) -> float:
+def _whole(objective: Objective, batches: Batches, hardware: Hardware) -> Tensor:
     """The objective over all pairs and all rows, as it stands, without moving anything.
 
     Terms on pairs vanish where there are only rows and the other way round, so that the whole is the
     mean over the pairs plus the mean over the rows.
     """
-    objective.eval()
-    total = 0.0
+    total = torch.zeros((), device=hardware.device)
     parts = []
     if batches.pairs_per_step > 0:
         parts.append((batches.sweep_pairs(), "pair_weight"))
     if batches.rows_per_step > 0:
         parts.append((batches.sweep_rows(), "row_weight"))
     for part, weights in parts:
-        values, masses = [torch.zeros((), device=hardware.device)], [torch.zeros((), device=hardware.device)]
+        value, mass = torch.zeros_like(total), torch.zeros_like(total)
         for batch in part:
             with hardware.matrix_products(), hardware.autocast():
-                value = torch.stack([term.float() for term in objective.terms(batch).values()]).sum()
-            masses.append(getattr(batch, weights).sum())
-            values.append(value * masses[-1])
-        total += float(torch.stack(values).sum() / torch.stack(masses).sum().clamp(min=1e-12))
-    objective.train()
+                terms = torch.stack([term.float() for term in objective.terms(batch).values()])
+            weight = getattr(batch, weights).sum()
+            value, mass = value + terms.sum() * weight, mass + weight
+        total = total + value / mass.clamp(min=1e-12)
     return total
 
 

@@ -4,10 +4,10 @@ Layers of a few hundred units are so small that a GPU spends its time starting k
 autograd's step for one layer has some thirty of them. Here a step of SGD with momentum on a chain of
 Linear layers is
 
-    prepare   gather the rows, set a share of their entries to zero
     forward   h_i = act(h_{i-1} W_iᵀ + b_i), one kernel a layer; the last one takes the error as well
     backward  g_{i-1} = (g_i W_i) * act', one kernel a layer
-    update    all dW_i = g_iᵀ h_{i-1} and db_i, momentum and new weights, one kernel for all layers
+    update    all dW_i = g_iᵀ h_{i-1} and db_i, momentum and new weights, one kernel for all layers; it also
+              gathers the rows of the next step and sets a share of their entries to zero
 
 with bfloat16 products added up in float32, and weights, momentum and the error in float32. Widths are
 padded with zeros to whole tiles; padding stays zero, since its gradients are. The parameters of the
@@ -33,6 +33,8 @@ from spherepair.training.optimizers import SGD
 
 #: How activations are told to the kernels.
 ACTIVATIONS: dict[Activation, int] = {"linear": 0, "relu": 1, "dropped relu": 2, "sphere": 3}
+#: Entries of a row that are gathered at once.
+GATHERED = 512
 
 
 class FusedChain:
@@ -50,6 +52,8 @@ class FusedChain:
     dtype : torch.dtype, default=torch.bfloat16
         Of what enters the matrix products.
     """
+
+    steps_per_graph = 32
 
     def __init__(
         self,
@@ -71,7 +75,9 @@ class FusedChain:
         widths = [links[0].layer.in_features, *(link.layer.out_features for link in links)]
         self._widths = [_padded(width) for width in widths]
         self._weights = _Storage(links, self._widths, optimizer, dtype)
-        self._h = _blocks(n, self._widths[:-1], self._weights.half[0])
+        # The noisy rows have a second place, at the end, for every other step.
+        self._h = _blocks(n, [*self._widths[:-1], self._widths[0]], self._weights.half[0])
+        self._other = n * sum(self._widths[:-1])
         self._g = _blocks(n, self._widths[1:], self._weights.half[0])
         self._clean = torch.zeros(n, self._widths[0], device=device)
         self._norm = torch.ones(n, device=device)
@@ -79,31 +85,33 @@ class FusedChain:
         self._errors = torch.zeros(batches.n_steps, n_tiles, device=device)
         self._scale = torch.zeros(batches.n_steps, n, device=device)
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
+        self._tiles = self._weights.tiles(n)
         self._launches = list(self._step())
+        self._gather = self._update(with_weights=False)
         if device.type == "cuda":
             self._compile()
 
     def _compile(self) -> None:
-        """Compile all kernels and run the first, which only fills buffers: a failure shows here."""
+        """Compile all kernels and run one that only fills buffers: a failure shows here."""
         try:
             _compile_together(self._launches)
-            first = self._launches[0]
-            first.kernel[first.grid](*first.arguments, **first.constants)
+            self._gather()
         except Exception:
             self.close()
             raise
 
     def start_epoch(self, generator: torch.Generator) -> None:
-        """Draw the seed of this epoch's noise and weigh the rows of its plan."""
+        """Draw the seed of the noise, weigh the rows of the plan and gather those of the first step."""
         self._seed.random_(2**30, generator=generator)
         weight = self._batches.row_weight_plan
         n_features = self._links[0].layer.in_features
         torch.div(weight, weight.sum(dim=1, keepdim=True) * n_features, out=self._scale)
+        self._gather()
 
     def __call__(self) -> None:
         """One step: forward, backward, update."""
         for launch in self._launches:
-            launch.kernel[launch.grid](*launch.arguments, **launch.constants)
+            launch()
 
     def means(self) -> dict[str, float]:
         """Mean over the steps of the epoch of the one term there is."""
@@ -116,7 +124,6 @@ class FusedChain:
     def _step(self) -> Iterator[_Launch]:
         """The kernels of a step in their order."""
         last = len(self._links) - 1
-        yield self._prepare()
         for i in range(last):
             yield self._forward(i)
         yield self._forward_error(last)
@@ -124,21 +131,11 @@ class FusedChain:
             yield self._backward(i)
         yield self._update()
 
-    def _prepare(self) -> _Launch:
-        n, width = self._clean.shape
-        plan, cursor = self._batches.index_plan, self._batches.cursor
-        arguments = (
-            self._table, plan, cursor, self._seed, self._h[0], self._clean,
-            self._table.shape[1], width, self._corruption,
-        )  # fmt: skip
-        constants = {"N_ROWS": n, "BLOCK": 1 << (width - 1).bit_length()}
-        return _Launch(kernels.prepare, (n,), arguments, constants)
-
     def _forward(self, i: int) -> _Launch:
         w, cursor, out = self._weights, self._batches.cursor, self._h[i + 1]
         arguments = (
-            self._h[i], w.half[i], w.bias[i], out, self._norm, self._seed, cursor,
-            self._widths[i], out.shape[1], self._dropout, ACTIVATIONS[self._links[i].activation],
+            self._h[i], self._other if i == 0 else 0, w.half[i], w.bias[i], out, self._norm, self._seed,
+            cursor, self._widths[i], out.shape[1], self._dropout, ACTIVATIONS[self._links[i].activation],
         )  # fmt: skip
         return _Launch(kernels.forward, _grid(out), arguments, {"T": TILE, "num_stages": 4})
 
@@ -155,19 +152,25 @@ class FusedChain:
         """Through layer i and the activation before it."""
         out = self._g[i - 1]
         arguments = (
-            self._g[i], self._weights.half[i], self._h[i], self._norm, out,
+            self._g[i], self._weights.half[i], self._h[i], self._norm, out, self._batches.cursor,
             self._widths[i + 1], out.shape[1], self._dropout, ACTIVATIONS[self._links[i - 1].activation],
+            int(i == 1),
         )  # fmt: skip
         return _Launch(kernels.backward, _grid(out), arguments, {"T": TILE, "num_stages": 4})
 
-    def _update(self) -> _Launch:
-        w, tiles = self._weights, self._weights.tiles(len(self._clean))
+    def _update(self, *, with_weights: bool = True) -> _Launch:
+        """Update the weights and gather the rows of the step at the cursor; or only the latter."""
+        n, width = self._clean.shape
+        w, tiles, batches = self._weights, self._tiles, self._batches
+        n_tiles = len(tiles) if with_weights else 0
         arguments = (
-            tiles, self._g[0], self._h[0], w.flat, w.momentum, w.flat_half, self._rate,
-            self._batches.cursor, self._momentum,
+            n_tiles, tiles, self._g[0], self._h[0], self._other, w.flat, w.momentum, w.flat_half,
+            self._rate, self._momentum, batches.cursor, batches.n_steps,
+            self._table, batches.index_plan, self._seed, self._clean, self._table.shape[1], width,
+            self._corruption,
         )  # fmt: skip
-        constants = {"N_ROWS": len(self._clean), "T": TILE, "num_stages": 3}
-        return _Launch(kernels.update, (len(tiles),), arguments, constants)
+        constants = {"N_ROWS": n, "BLOCK": GATHERED, "T": TILE, "num_stages": 3}
+        return _Launch(kernels.update, (n_tiles + n,), arguments, constants)
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,9 @@ class _Launch:
     grid: tuple[int, ...]
     arguments: tuple[Any, ...]
     constants: dict[str, Any]
+
+    def __call__(self) -> None:
+        self.kernel[self.grid](*self.arguments, **self.constants)
 
     def compile(self, device: torch.device) -> None:
         """Compile the kernel and what launches it, which Triton would otherwise do at the first launch."""

@@ -27,7 +27,9 @@ class Hardware:
 
     def autocast(self) -> torch.autocast:
         """For the forward pass: matrix products in bfloat16 where that was chosen."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.precision in ("bfloat16", "mixed")
+        )
 
     def current(self) -> AbstractContextManager[None]:
         """Makes this GPU the one that streams and events refer to; nothing on other devices."""
@@ -53,7 +55,7 @@ def choose_hardware(device: str | torch.device = "auto", precision: str = "auto"
 
     ``device="auto"`` takes a CUDA GPU when there is one, else the processor. ``precision="auto"``
     takes bfloat16 where the processor multiplies it in hardware (AMX), else float32; on a GPU it is
-    ``"mixed"``: TF32, and bfloat16 in kernels of our own that add up in float32.
+    ``"mixed"``: bfloat16 under autocast and in kernels of our own, TF32 for what is left in float32.
 
     Examples
     --------

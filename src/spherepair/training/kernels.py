@@ -1,6 +1,8 @@
 """The Triton kernels of ``training/fused.py``: tiles of T x T, all widths whole tiles, no masks.
 
-``cursor`` holds the number of the step on the device; :func:`update`, the last of a step, moves it on.
+``cursor`` holds the number of the step on the device. The last :func:`backward` of a step moves it on, and
+:func:`update` gathers the rows of the next step while it waits for memory. The noisy rows therefore have two
+places: those of odd steps lie ``other`` numbers behind those of even ones.
 Activations: 0 linear, 1 ReLU, 2 ReLU and dropout, 3 the sphere.
 """
 
@@ -11,23 +13,20 @@ import triton.language as tl
 
 
 @triton.jit
-def prepare(
-    table, index, cursor, seed, noisy, clean, n_features, width, share,
+def _gather(
+    place, step, table, index, seed, noisy, other, clean, n_features, width, share,
     N_ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    place = tl.program_id(0)
-    step = tl.load(cursor)
-    row = tl.load(index + step * N_ROWS + place)
-    column = tl.arange(0, BLOCK)
-    x = tl.load(table + row * n_features + column, mask=column < n_features, other=0.0)
-    drawn = tl.rand(tl.load(seed), ((step * N_ROWS + place) * width + column).to(tl.int32))
-    inside = column < width
-    tl.store(clean + place * width + column, x, mask=inside)
-    tl.store(
-        noisy + place * width + column,
-        tl.where(drawn < share, 0.0, x).to(noisy.dtype.element_ty),
-        mask=inside,
-    )
+    """One row of a step, clean and with a share of its entries set to zero."""
+    row, number = tl.load(index + step * N_ROWS + place), tl.load(seed)
+    noisy += (step & 1) * other
+    for start in range(0, width, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        x = tl.load(table + row * n_features + column, mask=column < n_features, other=0.0)
+        drawn = tl.rand(number, ((step * N_ROWS + place) * width + column).to(tl.int32))
+        blurred = tl.where(drawn < share, 0.0, x).to(noisy.dtype.element_ty)
+        tl.store(clean + place * width + column, x, mask=column < width)
+        tl.store(noisy + place * width + column, blurred, mask=column < width)
 
 
 @triton.jit
@@ -46,7 +45,11 @@ def _product(a, w, n_in, T: tl.constexpr):
 
 # The activation is an argument, not a constant: a kernel compiled for each would cost half a second each.
 @triton.jit(do_not_specialize=["activation"])
-def forward(a, w, bias, out, norm, seed, cursor, n_in, n_out, share, activation, T: tl.constexpr):
+def forward(
+    a, other, w, bias, out, norm, seed, cursor, n_in, n_out, share, activation, T: tl.constexpr
+):  # fmt: skip
+    if other != 0:
+        a += (tl.load(cursor) & 1) * other
     m, n, total = _product(a, w, n_in, T)
     total += tl.load(bias + n)[None, :]
     place = m[:, None] * n_out + n[None, :]
@@ -81,8 +84,8 @@ def error(
     tl.store(errors + step * n_tiles + tile, tl.sum(difference * scaled))
 
 
-@triton.jit(do_not_specialize=["activation"])
-def backward(g, w, h, norm, out, n_out, n_in, share, activation, T: tl.constexpr):
+@triton.jit(do_not_specialize=["activation", "ahead"])
+def backward(g, w, h, norm, out, cursor, n_out, n_in, share, activation, ahead, T: tl.constexpr):
     m = tl.program_id(0) * T + tl.arange(0, T)
     k = tl.program_id(1) * T + tl.arange(0, T)
     n = tl.arange(0, T)
@@ -101,17 +104,40 @@ def backward(g, w, h, norm, out, n_out, n_in, share, activation, T: tl.constexpr
     if activation == 2:
         total = total / (1.0 - share)
     tl.store(out + place, total.to(out.dtype.element_ty))
+    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
+        tl.store(cursor, tl.load(cursor) + ahead)
+
+
+# Numbers that differ between the layers are not specialised on: one kernel is compiled, not one for each.
+@triton.jit(do_not_specialize=["n_tiles", "n_steps", "n_features"])
+def update(
+    n_tiles, tiles, gradients, inputs, other, weights, momenta, half, rate, keep, cursor, n_steps,
+    table, index, seed, clean, n_features, width, share,
+    N_ROWS: tl.constexpr, BLOCK: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    tile = tl.program_id(0)
+    following = tl.load(cursor)
+    if tile < n_tiles:
+        _update_tile(
+            tiles + tile * 8, gradients, inputs, other * ((following - 1) & 1), weights, momenta, half,
+            rate, keep, N_ROWS, T,
+        )  # fmt: skip
+    elif following < n_steps:
+        _gather(
+            tile - n_tiles, following, table, index, seed, inputs, other, clean,
+            n_features, width, share, N_ROWS, BLOCK,
+        )  # fmt: skip
 
 
 @triton.jit
-def update(
-    tiles, gradients, inputs, weights, momenta, half, rate, cursor, keep,
+def _update_tile(
+    line, gradients, inputs, other, weights, momenta, half, rate, keep,
     N_ROWS: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     # All offsets are whole tiles; said aloud, or memory would be read one number at a time.
-    line = tiles + tl.program_id(0) * 8
     g, n_out = gradients + tl.multiple_of(tl.load(line), T), tl.multiple_of(tl.load(line + 1), T)
-    h, n_in = inputs + tl.multiple_of(tl.load(line + 2), T), tl.multiple_of(tl.load(line + 3), T)
+    begin_h, n_in = tl.load(line + 2), tl.multiple_of(tl.load(line + 3), T)
+    h = inputs + tl.multiple_of(tl.where(begin_h == 0, other, begin_h), T)  # the noisy rows come first
     begin, bias = tl.multiple_of(tl.load(line + 4), T), tl.multiple_of(tl.load(line + 7), T)
     row, column = tl.multiple_of(tl.load(line + 5), T), tl.multiple_of(tl.load(line + 6), T)
     n, k, m = row + tl.arange(0, T), column + tl.arange(0, T), tl.arange(0, T)
@@ -134,5 +160,3 @@ def update(
         velocity_b = keep * tl.load(momenta + bias + n) + sums
         tl.store(momenta + bias + n, velocity_b)
         tl.store(weights + bias + n, tl.load(weights + bias + n) - lr * velocity_b)
-    if tl.program_id(0) == 0:
-        tl.store(cursor, tl.load(cursor) + 1)

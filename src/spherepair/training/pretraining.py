@@ -19,7 +19,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from spherepair.errors import InvalidParameterError
 from spherepair.losses import reconstruction_loss
-from spherepair.networks.autoencoder import Autoencoder, linear_layers
+from spherepair.networks.autoencoder import Autoencoder
+from spherepair.networks.mlp import linear_layers
 from spherepair.training.batches import Batch, Batches, row_batches
 from spherepair.training.chain import Activation, Link, can_fuse
 from spherepair.training.engine import Objective, Recipe, Step, TrainingState

@@ -1,0 +1,147 @@
+"""Linear layers with ReLU between them, whose bfloat16 pass is written down.
+
+Under autocast, autograd's own pass takes a kernel for every cast, activation and bias and rounds gradients
+to bfloat16 on their way to the float32 weights. Written down, a layer is one product with its bias and ReLU
+forward, and a mask, two products and a sum backward, and what leaves the chain (its output, the gradients)
+is float32 as it was added up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F  # noqa: N812
+
+#: Widths of bfloat16 matrices are padded to whole numbers of these where fast products need it.
+ALIGNED = {"cuda": 8}
+
+
+class MLP(nn.Sequential):
+    """Linear layers with ReLU between them, and after the last one too if that is given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output for rows, (n, n_out); in float32 where products are in bfloat16."""
+        layers = list(linear_layers(self))
+        if not _in_bfloat16(x) or any(layer.bias is None for layer in layers):
+            return super().forward(x)  # type: ignore[no-any-return, no-untyped-call]
+        parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
+        ends_in_relu = isinstance(self[-1], nn.ReLU)
+        output: Tensor = _Chain.apply(x, ends_in_relu, *parameters)  # type: ignore[no-untyped-call]
+        return output
+
+
+class _Chain(torch.autograd.Function):
+    """h_i = relu(h_{i-1} W_iᵀ + b_i), and its gradients, with bfloat16 products added up in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ends_in_relu: bool, *parameters: Tensor) -> Tensor:
+        weights, biases = parameters[::2], parameters[1::2]
+        last = len(weights) - 1
+        halves = _halves(parameters)
+        codes = [_padded(x, halves[0].shape[1])]
+        for i in range(last + ends_in_relu):
+            weight, bias = halves[2 * i : 2 * i + 2]
+            codes.append(torch.ops.aten._addmm_activation(bias, codes[-1], weight.T))
+        ctx.save_for_backward(*codes, *halves[::2])
+        ctx.shapes, ctx.dtype = [weight.shape for weight in weights], x.dtype
+        if ends_in_relu:
+            return codes[-1][:, : len(biases[last])].float()
+        return _wide(codes[-1], halves[2 * last].T)[:, : len(biases[last])] + biases[last]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        n_layers = len(ctx.shapes)
+        codes, weights = ctx.saved_tensors[:-n_layers], ctx.saved_tensors[-n_layers:]
+        gradients: list[Tensor | None] = [None] * len(ctx.needs_input_grad)
+        g = _padded(upstream[0], len(weights[-1]))
+        for i in reversed(range(n_layers)):
+            n_out, n_in = ctx.shapes[i]
+            if i + 1 < len(codes):
+                g = torch.ops.aten.threshold_backward(g, codes[i + 1], 0)
+            if ctx.needs_input_grad[2 + 2 * i]:
+                gradients[2 + 2 * i] = _wide(g.T, codes[i])[:n_out, :n_in]
+            if ctx.needs_input_grad[3 + 2 * i]:
+                gradients[3 + 2 * i] = _column_sums(g)[:n_out]
+            if i > 0:
+                g = g @ weights[i]
+        if ctx.needs_input_grad[0]:
+            gradients[0] = _wide(g, weights[0])[:, : ctx.shapes[0][1]].to(ctx.dtype)
+        return tuple(gradients)
+
+
+def _halves(parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Weights and biases in bfloat16, with zeros up to whole units where those are needed."""
+    unit = ALIGNED.get(parameters[0].device.type, 1)
+    if unit == 1:
+        return [parameter.bfloat16() for parameter in parameters]
+    shapes = [[-(-size // unit) * unit for size in parameter.shape] for parameter in parameters]
+    flat = torch.zeros(sum(map(math.prod, shapes)), dtype=torch.bfloat16, device=parameters[0].device)
+    parts = torch.split(flat, [math.prod(shape) for shape in shapes])
+    halves = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+    for half, parameter in zip(halves, parameters, strict=True):
+        half[tuple(slice(size) for size in parameter.shape)] = parameter
+    return halves
+
+
+def _padded(x: Tensor, width: int) -> Tensor:
+    """Rows in bfloat16, with zeros up to ``width``."""
+    return F.pad(x.bfloat16(), (0, width - x.shape[1])) if width > x.shape[1] else x.bfloat16()
+
+
+def _in_bfloat16(x: Tensor) -> bool:
+    kind = x.device.type
+    wanted = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16
+    return wanted and x.ndim == 2 and x.dtype != torch.float64
+
+
+def _wide(a: Tensor, b: Tensor) -> Tensor:
+    """The product in float32; without rounding in between where torch has that (on GPUs, since 2.8)."""
+    if a.is_cuda and hasattr(torch.ops.aten.mm, "dtype"):
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return (a @ b).float()
+
+
+def _column_sums(g: Tensor) -> Tensor:
+    """In float32; a processor would make a float32 copy of all of ``g`` first, so it rounds once instead."""
+    return g.sum(dim=0, dtype=torch.float32) if g.is_cuda else g.sum(dim=0).float()
+
+
+def mlp(sizes: Sequence[int], *, ends_in_relu: bool = False, generator: torch.Generator | None = None) -> MLP:
+    """Linear layers of the given sizes with ReLU between them, and none at the end unless asked for.
+
+    Examples
+    --------
+    >>> mlp([64, 32, 10])(torch.zeros(5, 64)).shape
+    torch.Size([5, 10])
+    """
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(sizes):
+        layers += [linear(n_in, n_out, generator=generator), nn.ReLU()]
+    return MLP(*(layers if ends_in_relu else layers[:-1]))
+
+
+def linear(n_in: int, n_out: int, *, generator: torch.Generator | None = None) -> nn.Linear:
+    """PyTorch's default initialisation, U(±1/√n_in), from a generator of our own.
+
+    ``nn.Linear`` itself draws from the global generator, which is not ours to move, so it is put back.
+    (Making the layer on the meta device instead would load a symbolic algebra package: three seconds.)
+    """
+    with torch.random.fork_rng(devices=[]):
+        layer = nn.Linear(n_in, n_out)
+    bound = 1.0 / math.sqrt(n_in)
+    with torch.no_grad():
+        layer.weight.uniform_(-bound, bound, generator=generator)
+        layer.bias.uniform_(-bound, bound, generator=generator)
+    return layer
+
+
+def linear_layers(module: nn.Module) -> Iterator[nn.Linear]:
+    """The Linear layers of a module in the order of its data flow."""
+    return (layer for layer in module.modules() if isinstance(layer, nn.Linear))

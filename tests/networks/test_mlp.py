@@ -1,0 +1,76 @@
+"""The pass that is written down against autograd's own, and who may be left out of it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from spherepair.networks.mlp import ALIGNED, MLP, mlp
+
+
+def gradients(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+    network = copy.deepcopy(network)
+    x = x.clone().requires_grad_()
+    output = network(x)
+    output.float().square().mean().backward()
+    return output, [p.grad for p in network.parameters() if p.grad is not None], x.grad
+
+
+def flat(results: tuple[Tensor, list[Tensor], Tensor]) -> list[Tensor]:
+    output, of_parameters, of_rows = results
+    return [output, *of_parameters, of_rows]
+
+
+@pytest.mark.parametrize("unit", [1, 8])  # on a GPU widths are padded
+@pytest.mark.parametrize("ends_in_relu", [False, True])
+@pytest.mark.parametrize("sizes", [(20, 12), (20, 16, 8), (20, 33, 17, 5)])
+def test_values_and_gradients_are_those_of_autograd_up_to_rounding(sizes, ends_in_relu, unit, monkeypatch):
+    monkeypatch.setitem(ALIGNED, "cpu", unit)
+    network = mlp(sizes, ends_in_relu=ends_in_relu, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(64, 20, generator=torch.Generator().manual_seed(1))
+    exact = gradients(network, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = gradients(network, x)
+    for mine, true in zip(flat(rounded), flat(exact), strict=True):
+        assert mine.dtype == torch.float32
+        assert (mine - true).norm() < 0.08 * true.norm()  # a ReLU may flip
+        assert not torch.equal(mine, true)  # bfloat16 was really used
+
+
+def test_without_autocast_nothing_is_rounded():
+    network = mlp((6, 5, 4))
+    x = torch.randn(3, 6)
+    assert torch.equal(network(x), nn.Sequential(*network)(x))
+
+
+@pytest.mark.parametrize("frozen", [0, 1, 2, 3])
+def test_a_frozen_parameter_gets_no_gradient_and_the_others_keep_theirs(frozen):
+    network = mlp((6, 5, 4), generator=torch.Generator().manual_seed(0))
+    x = torch.randn(9, 6, generator=torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        network(x).sum().backward()
+        whole = [p.grad for p in network.parameters()]
+        network.zero_grad()
+        list(network.parameters())[frozen].requires_grad_(False)
+        network(x).sum().backward()
+    for number, (parameter, before) in enumerate(zip(network.parameters(), whole, strict=True)):
+        if number == frozen:
+            assert parameter.grad is None
+        else:
+            assert torch.equal(parameter.grad, before)
+
+
+def test_rows_that_it_does_not_know_take_the_ordinary_way():
+    network = MLP(nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, 2))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert network(torch.randn(3, 6)).dtype == torch.bfloat16  # a layer without bias
+        assert mlp((6, 5, 4))(torch.randn(2, 3, 6)).shape == (2, 3, 4)  # more than one dimension of rows
+        double = mlp((6, 4)).double()
+        assert double(torch.randn(3, 6, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_names_in_a_saved_model_are_those_of_a_plain_sequence():
+    assert list(mlp((4, 3, 2)).state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
