@@ -21,7 +21,7 @@ from spherepair.training.pretraining import (
     StackedPretraining,
 )
 from spherepair.training.rows import StreamedRows, open_rows
-from spherepair.training.scaling import learn_scaling
+from spherepair.training.scaling import Scaling, learn_scaling
 from spherepair.training.session import Session
 
 CPU = Hardware(torch.device("cpu"), "float32")
@@ -128,7 +128,21 @@ def test_joint_pretraining_takes_larger_steps_where_enough_of_them_remain(n_rows
         "spherepair.training.pretraining.row_batches", lambda rows, **options: asked.append(options)
     )
     rows = SimpleNamespace(n_rows=n_rows)
-    session = SimpleNamespace(seed=0, run_stage=lambda *args, **options: None)
+    session = SimpleNamespace(seed=0, hardware=CPU, run_stage=lambda *args, **options: None)
     JointPretraining().run(nn.Identity(), rows, session)
     JointPretraining(batch_size=64).run(nn.Identity(), rows, session)
     assert [options["batch_size"] for options in asked] == [size, 64]
+
+
+@pytest.mark.parametrize(("device", "epochs"), [("cpu", 30), ("cuda", 50)])
+def test_a_gpu_pretrains_longer_unless_the_epochs_are_given(device, epochs):
+    asked = []
+    rows = open_rows(np.zeros((10, 4), dtype=np.float32), Scaling.identity(), CPU.device)
+    session = SimpleNamespace(
+        seed=0,
+        hardware=Hardware(torch.device(device), "float32"),
+        run_stage=lambda *args, **options: asked.append(options["max_epochs"]),
+    )
+    JointPretraining().run(nn.Identity(), rows, session)
+    JointPretraining(epochs=7).run(nn.Identity(), rows, session)
+    assert asked == [epochs, 7]
