@@ -15,7 +15,7 @@ from torch import Tensor
 #: Entries of a chunk's distance matrix; 2**23 floats are 32 MiB.
 CHUNK_ENTRIES = 2**23
 #: Above this number of rows the restarts compete on a random sample and the winner goes on with all.
-CONTEST_ROWS = 65_536
+CONTEST_ROWS = {"cuda": 65_536, "cpu": 16_384}
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ def kmeans(
     """
     threshold = tol * float(x.var(dim=0, unbiased=False).mean())
     contest = x
-    if len(x) > CONTEST_ROWS:
-        contest = x[torch.randperm(len(x), generator=generator, device=x.device)[:CONTEST_ROWS]]
+    most = CONTEST_ROWS.get(x.device.type, CONTEST_ROWS["cpu"])
+    if len(x) > most:
+        contest = x[torch.randperm(len(x), generator=generator, device=x.device)[:most]]
     centers = _plus_plus(contest, n_clusters, n_init, generator)  # (R, K, D)
     centers, inertia = _lloyd(contest, centers, max_iter, threshold)
     best = centers[inertia.argmin()][None]

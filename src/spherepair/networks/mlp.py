@@ -47,7 +47,7 @@ class _Chain(torch.autograd.Function):
         codes = [_padded(x, halves[0].shape[1])]
         for i in range(last + ends_in_relu):
             weight, bias = halves[2 * i : 2 * i + 2]
-            codes.append(torch.ops.aten._addmm_activation(bias, codes[-1], weight.T))
+            codes.append(_activated(codes[-1], weight, bias))
         ctx.save_for_backward(*codes, *halves[::2])
         ctx.shapes, ctx.dtype = [weight.shape for weight in weights], x.dtype
         if ends_in_relu:
@@ -99,6 +99,14 @@ def _in_bfloat16(x: Tensor) -> bool:
     kind = x.device.type
     wanted = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16
     return wanted and x.ndim == 2 and x.dtype != torch.float64
+
+
+def _activated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """relu(x Wᵀ + b): one kernel on a GPU; on a processor two, which are faster than the one."""
+    if x.is_cuda:
+        found: Tensor = torch.ops.aten._addmm_activation(bias, x, weight.T)
+        return found
+    return F.linear(x, weight, bias).relu_()
 
 
 def _wide(a: Tensor, b: Tensor) -> Tensor:
