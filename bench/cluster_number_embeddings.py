@@ -11,7 +11,6 @@ data set; `bench/cluster_number_real.py` reads them. About 8 s per data set and 
 from __future__ import annotations
 
 import argparse
-import copy
 import time
 from pathlib import Path
 from typing import Any
@@ -19,30 +18,15 @@ from typing import Any
 import numpy as np
 
 from spherepair import Constraints, SpherePair
+from spherepair.benchmark.pretrained import SharedPretraining
 from spherepair.datasets import load_dataset
 from spherepair.metrics import clustering_accuracy
-from spherepair.networks import Autoencoder
 from spherepair.training.pretraining import JointPretraining
-from spherepair.training.rows import RowSource
-from spherepair.training.session import Session
 from spherepair.training.stopping import SettledRule
 
 DIMENSIONS = {"cifar100_20": 50, "20newsgroups": 50}
 N_OTHER_ROWS = 5000
 PRETRAINING_EPOCHS = 15
-
-
-class SharedPretraining:
-    """Joint pretraining of 15 epochs that is done once and then reused."""
-
-    def __init__(self) -> None:
-        self.weights: dict[str, Any] | None = None
-
-    def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
-        if self.weights is None:
-            JointPretraining(epochs=PRETRAINING_EPOCHS).run(network, rows, session)
-            self.weights = copy.deepcopy(network.state_dict())
-        network.load_state_dict(self.weights)
 
 
 def main() -> None:
@@ -61,7 +45,10 @@ def main() -> None:
         X = data.X_train.toarray() if hasattr(data.X_train, "toarray") else data.X_train
         kept: dict[str, np.ndarray] = {"n_classes": np.array(len(np.unique(data.y_train)))}
         for seed in args.seeds:
-            started, pretraining, shown = time.perf_counter(), SharedPretraining(), []
+            started, shown = time.perf_counter(), []
+            pretraining = SharedPretraining(
+                JointPretraining(epochs=PRETRAINING_EPOCHS), {"dataset": name}, args.out / "pretrained"
+            )
             for n_pairs in args.pairs:
                 run = fit_one(
                     X, data.y_train, n_pairs, seed, dim=DIMENSIONS.get(name, 20), pretraining=pretraining

@@ -4,10 +4,13 @@ Digits that ship with scikit-learn on a sphere of three dimensions, with ω = π
 value for which K clusters fit there up to K = 4 (Theorem 4.4 of the paper).
 ``sphere.png``: four digits, before any pair was seen and after training on 500 random pairs.
 ``evolution.png``: two, three and four digits over the epochs, from random weights.
+``report.png``: the top of a report on digits, and its map; needs playwright and Chromium.
 """
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from sklearn.datasets import load_digits
 from torch.nn.functional import normalize
 
@@ -24,6 +28,7 @@ from spherepair.plots import SphereEvolution, plot_sphere_strip, save_figure
 from spherepair.plots.evolution import explain
 from spherepair.plots.figures import new_figure
 from spherepair.plots.sphere import draw_sphere
+from spherepair.report import ReportOptions, write_report
 from spherepair.theory import minimal_omega
 from spherepair.training.engine import TrainingState
 
@@ -39,6 +44,7 @@ def main() -> None:
     evolutions = [evolution(n_clusters) for n_clusters in (2, 3, 4)]
     title = "Two, three and four digits spread over the sphere as training goes on"
     save_figure(plot_sphere_strip(evolutions, title=title), FOLDER / "evolution.png")
+    picture_report(FOLDER / "report.png")
 
 
 def before_and_after(n_clusters: int) -> Any:
@@ -77,6 +83,33 @@ def evolution(n_clusters: int) -> SphereEvolution:
         name=f"K = {n_clusters}",
         class_names=_names(n_clusters),
     )
+
+
+def picture_report(path: Path) -> None:
+    """The top of a report beside its map with one row pointed at, both as a browser shows them."""
+    from playwright.sync_api import sync_playwright
+
+    X, y = load_digits(return_X_y=True)
+    pairs = Constraints.from_labels(y, 1000, random_state=SEED)
+    model = SpherePair(hidden_dims="compact", random_state=SEED, progress=False).fit(X, constraints=pairs)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as running:
+        page_path, left, right = (Path(folder) / name for name in ("report.html", "left.png", "right.png"))
+        options = ReportOptions(title="Digits: what the clusters look like", image="8x8")
+        write_report(model, X, pairs, page_path, options=options)
+        program = shutil.which("chromium") or shutil.which("chromium-browser")
+        browser = running.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 750, "height": 1130})
+        page.goto(page_path.as_uri())
+        page.screenshot(path=left)
+        page.locator("#map").evaluate("section => section.scrollIntoView()")
+        page.locator("#map-canvas").focus()
+        page.keyboard.press("ArrowRight")  # points at a row
+        page.screenshot(path=right)
+        browser.close()
+        both = Image.new("RGB", (1500, 1130))
+        both.paste(Image.open(left), (0, 0))
+        both.paste(Image.open(right), (750, 0))
+        both.save(path, optimize=True)
 
 
 def _digits(n_clusters: int) -> tuple[torch.Tensor, NDArray[Any], Constraints]:

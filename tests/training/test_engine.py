@@ -14,6 +14,7 @@ from spherepair.errors import TrainingDivergedError
 from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.engine import Objective, Recipe, train
 from spherepair.training.hardware import Hardware
+from spherepair.training.optimizers import Adam
 from spherepair.training.rows import ResidentRows
 from spherepair.training.scaling import Scaling
 from spherepair.training.stopping import ReleasedCodeRule, SettledRule
@@ -217,3 +218,40 @@ def test_a_stage_that_was_resumed_after_its_last_epoch_only_ends():
     records = run(objective, resume=lambda state: state.records.extend({"loss": 1.0} for _ in range(5)))
     assert len(records) == objective.left[0] == 5
     assert objective.epochs == []
+
+
+class Dying(Objective):
+    """A parameter that has a gradient in the very first step only, like a unit that dies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.tensor([5.0, 5.0]))
+        self.register_buffer("alive", torch.tensor([1.0, 1.0]))
+
+    def terms(self, batch):
+        alive = self.alive.clone()
+        self.alive[1] = 0.0
+        return {"pull": (self.value * alive).sum()}
+
+
+@pytest.mark.parametrize("recipe", [Recipe(), Recipe("sgd", momentum=0.9)], ids=["adam", "sgd"])
+def test_moments_that_die_away_never_become_denormal_numbers(recipe):
+    first_moments = []
+
+    def look(state):
+        first_moments.append(state.optimizer.tensors()[f"0.{state.optimizer.remembers[0]}"].clone())
+
+    run(Dying(), recipe=recipe, max_epochs=300, monitors=[look])
+    alive, dead = torch.stack(first_moments).abs().T
+    assert (alive > 0).all()
+    assert dead[0] > 0
+    assert dead[-1] == 0
+    assert not ((dead > 0) & (dead < torch.finfo(torch.float32).tiny)).any()
+
+
+def test_moments_that_count_are_kept():
+    optimizer = Adam([([nn.Parameter(torch.ones(3))], 1.0)], CPU.device)
+    (state,) = optimizer.state.values()
+    state["exp_avg"].copy_(torch.tensor([1e-24, -1e-26, -2.0]))
+    optimizer.forget_tiny()
+    assert state["exp_avg"].tolist() == pytest.approx([1e-24, 0.0, -2.0], abs=1e-26)

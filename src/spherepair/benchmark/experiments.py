@@ -26,7 +26,7 @@ PARTS = ("train", "test")
 #: The experiments of the paper in the order in which they are listed and reported; others follow.
 ORDER = (
     *("main", "ward", "imbalance", "tsne", "number", "tail_ratio", "embedding_dim", "cifar100"),
-    *("reconstruction", "networks", "times", "sphere", "terms"),
+    *("reconstruction", "networks", "times", "sphere", "terms", "digits"),
 )
 #: How results can be laid out in the report.
 LAYOUTS = ("comparison", "sweep", "imbalance", "n_clusters", "tail_angles", "times", "pictures")

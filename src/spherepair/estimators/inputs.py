@@ -21,9 +21,6 @@ from spherepair.errors import (
 )
 
 CONFLICT_POLICIES = ("raise", "drop", "keep")
-#: The same row embedded on another device or in another precision moves by less than this share of the
-#: length of a typical embedding.
-SAME_ROW_DISTANCE = 0.14
 _BLOCK_ELEMENTS = 2**22
 
 
@@ -131,20 +128,6 @@ def warn_about_losses(constraints: Constraints, batch_size: int) -> None:
         )
     if message is not None:
         warnings.warn(message, ConstraintWarning, stacklevel=3)
-
-
-def first_other_row(found: Any, expected: Any) -> int | None:
-    """Position of the first row that was embedded elsewhere than expected, both (n, D); ``None`` if none was.
-
-    Examples
-    --------
-    >>> first_other_row(np.eye(3), np.eye(3)[[0, 2, 1]])
-    1
-    """
-    # Of a typical row, not of each: one that lies close to the origin moves as far as the others.
-    typical = np.sqrt(np.square(expected).sum(axis=1).mean())
-    is_close = np.linalg.norm(found - expected, axis=1) <= SAME_ROW_DISTANCE * typical  # False for NaN
-    return None if is_close.all() else int(np.argmin(is_close))
 
 
 def _column_names(X: Any) -> list[str] | None:

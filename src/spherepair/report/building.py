@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from spherepair.constraints import Constraints
-from spherepair.estimators.inputs import check_constraints, check_table, first_other_row
+from spherepair.estimators.inputs import check_constraints, check_table
+from spherepair.estimators.same_rows import first_other_row
 from spherepair.report.clusters import ClusterCard, describe_clusters
 from spherepair.report.evidence import Evidence, find_evidence
 from spherepair.report.gallery import Gallery, as_texts

@@ -20,7 +20,7 @@ from spherepair.errors import TrainingDivergedError
 from spherepair.training.batches import Batch, Batches
 from spherepair.training.capture import CapturedStep, CapturedValue
 from spherepair.training.hardware import Hardware
-from spherepair.training.optimizers import SGD, Adam, Optimizer
+from spherepair.training.optimizers import SGD, STEPS_ABOVE_DENORMAL, Adam, Optimizer
 from spherepair.training.randomness import derive_seed
 from spherepair.training.stopping import LABELS, OBJECTIVE, FixedEpochs, StoppingRule
 
@@ -260,13 +260,18 @@ class _AutogradStep:
         self._parameters = state.optimizer.parameters
         self._names: list[str] = []
         self._totals: Tensor | None = None
+        self._n_done = 0
 
     def start_epoch(self, generator: torch.Generator) -> None:
         """Forget the sums of the epoch before."""
+        self._n_done = 0
         if self._totals is not None:
             self._totals.zero_()
 
     def __call__(self) -> None:
+        if self._hardware.device.type == "cpu" and self._n_done % STEPS_ABOVE_DENORMAL == 0:
+            self._optimizer.forget_tiny()
+        self._n_done += 1
         batch = self._batches.next()
         with self._hardware.autocast():
             terms = self._objective.terms(batch)
