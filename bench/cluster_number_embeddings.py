@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "pretrained").mkdir(parents=True, exist_ok=True)
     for name in args.data:
         data = load_dataset(name)
         # Dense on purpose: these are small, and dense rows stay on the GPU.

@@ -72,5 +72,29 @@ def test_rows_that_it_does_not_know_take_the_ordinary_way():
         assert double(torch.randn(3, 6, dtype=torch.float64)).dtype == torch.float64
 
 
+def test_a_layer_that_was_put_in_is_not_passed_over():
+    network = mlp((6, 5, 4), generator=torch.Generator().manual_seed(0))
+    network.insert(1, nn.BatchNorm1d(5))
+    x = torch.randn(50, 6, generator=torch.Generator().manual_seed(1))
+    exact, cut = network(x), network[1:]
+    assert isinstance(cut, MLP)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (network(x).float() - exact).norm() < 0.05 * exact.norm()
+        assert (cut(x[:, :5]).float() - nn.Sequential(*cut)(x[:, :5]).float()).norm() == 0
+
+
+def test_what_is_embedded_without_gradients_is_the_same():
+    network = mlp((6, 5, 4), generator=torch.Generator().manual_seed(0))
+    x = torch.randn(7, 6, generator=torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        with_gradients = network(x)
+        with torch.no_grad():
+            assert torch.equal(network(x), with_gradients)
+
+
+def test_shapes_can_be_asked_for_without_memory():
+    assert mlp((6, 5, 4)).to("meta")(torch.empty(3, 6, device="meta")).shape == (3, 4)
+
+
 def test_names_in_a_saved_model_are_those_of_a_plain_sequence():
     assert list(mlp((4, 3, 2)).state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]

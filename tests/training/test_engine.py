@@ -234,17 +234,19 @@ class Dying(Objective):
         return {"pull": (self.value * alive).sum()}
 
 
+@pytest.mark.parametrize("shape", [(300, 4), (2, 850)], ids=["short epochs", "long epochs"])
 @pytest.mark.parametrize("recipe", [Recipe(), Recipe("sgd", momentum=0.9)], ids=["adam", "sgd"])
-def test_moments_that_die_away_never_become_denormal_numbers(recipe):
+def test_moments_that_die_away_never_become_denormal_numbers(recipe, shape):
     first_moments = []
 
     def look(state):
         first_moments.append(state.optimizer.tensors()[f"0.{state.optimizer.remembers[0]}"].clone())
 
-    run(Dying(), recipe=recipe, max_epochs=300, monitors=[look])
+    n_epochs, n_steps = shape
+    options = {"stage": "test", "max_epochs": n_epochs, "hardware": CPU, "seed": 0, "monitors": [look]}
+    train(Dying(), [make_batches(n_steps)], recipe=recipe, **options)
     alive, dead = torch.stack(first_moments).abs().T
     assert (alive > 0).all()
-    assert dead[0] > 0
     assert dead[-1] == 0
     assert not ((dead > 0) & (dead < torch.finfo(torch.float32).tiny)).any()
 
@@ -254,4 +256,4 @@ def test_moments_that_count_are_kept():
     (state,) = optimizer.state.values()
     state["exp_avg"].copy_(torch.tensor([1e-24, -1e-26, -2.0]))
     optimizer.forget_tiny()
-    assert state["exp_avg"].tolist() == pytest.approx([1e-24, 0.0, -2.0], abs=1e-26)
+    assert state["exp_avg"].tolist() == [pytest.approx(1e-24), 0.0, -2.0]

@@ -16,6 +16,8 @@ from torch import Tensor
 CHUNK_ENTRIES = 2**23
 #: Above this number of rows the restarts compete on a random sample and the winner goes on with all.
 CONTEST_ROWS = {"cuda": 65_536, "cpu": 16_384}
+#: At least so many rows for each cluster in that sample.
+ROWS_PER_CLUSTER = 100
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def kmeans(
     """
     threshold = tol * float(x.var(dim=0, unbiased=False).mean())
     contest = x
-    most = CONTEST_ROWS.get(x.device.type, CONTEST_ROWS["cpu"])
+    most = max(CONTEST_ROWS.get(x.device.type, CONTEST_ROWS["cpu"]), ROWS_PER_CLUSTER * n_clusters)
     if len(x) > most:
         contest = x[torch.randperm(len(x), generator=generator, device=x.device)[:most]]
     centers = _plus_plus(contest, n_clusters, n_init, generator)  # (R, K, D)

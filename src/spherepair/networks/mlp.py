@@ -20,6 +20,8 @@ from torch.nn import functional as F  # noqa: N812
 
 #: Widths of bfloat16 matrices are padded to whole numbers of these where fast products need it.
 ALIGNED = {"cuda": 8}
+#: Where parameters begin among the arguments of the pass.
+FIRST_PARAMETER = 3
 
 
 class MLP(nn.Sequential):
@@ -27,20 +29,27 @@ class MLP(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """The output for rows, (n, n_out); in float32 where products are in bfloat16."""
-        layers = list(linear_layers(self))
-        if not _in_bfloat16(x) or any(layer.bias is None for layer in layers):
+        layers = self._chain()
+        if layers is None or not _in_bfloat16(x):
             return super().forward(x)  # type: ignore[no-any-return, no-untyped-call]
         parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
-        ends_in_relu = isinstance(self[-1], nn.ReLU)
-        output: Tensor = _Chain.apply(x, ends_in_relu, *parameters)  # type: ignore[no-untyped-call]
+        options = len(self) == 2 * len(layers), torch.is_grad_enabled()
+        output: Tensor = _Chain.apply(x, *options, *parameters)  # type: ignore[no-untyped-call]
         return output
+
+    def _chain(self) -> list[nn.Linear] | None:
+        """The Linear layers; ``None`` where there is more than these and ReLU, or a layer without bias."""
+        kinds = [type(layer) for layer in self]
+        layers = [layer for layer in self if isinstance(layer, nn.Linear)]
+        alternate = kinds == ([nn.Linear, nn.ReLU] * len(layers))[: len(kinds)] and len(kinds) > 0
+        return layers if alternate and all(layer.bias is not None for layer in layers) else None
 
 
 class _Chain(torch.autograd.Function):
     """h_i = relu(h_{i-1} W_iᵀ + b_i), and its gradients, with bfloat16 products added up in float32."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, ends_in_relu: bool, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, ends_in_relu: bool, keeps_codes: bool, *parameters: Tensor) -> Tensor:
         weights, biases = parameters[::2], parameters[1::2]
         last = len(weights) - 1
         halves = _halves(parameters)
@@ -48,6 +57,7 @@ class _Chain(torch.autograd.Function):
         for i in range(last + ends_in_relu):
             weight, bias = halves[2 * i : 2 * i + 2]
             codes.append(_activated(codes[-1], weight, bias))
+            codes = codes if keeps_codes else codes[-1:]
         ctx.save_for_backward(*codes, *halves[::2])
         ctx.shapes, ctx.dtype = [weight.shape for weight in weights], x.dtype
         if ends_in_relu:
@@ -65,10 +75,11 @@ class _Chain(torch.autograd.Function):
             n_out, n_in = ctx.shapes[i]
             if i + 1 < len(codes):
                 g = torch.ops.aten.threshold_backward(g, codes[i + 1], 0)
-            if ctx.needs_input_grad[2 + 2 * i]:
-                gradients[2 + 2 * i] = _wide(g.T, codes[i])[:n_out, :n_in]
-            if ctx.needs_input_grad[3 + 2 * i]:
-                gradients[3 + 2 * i] = _column_sums(g)[:n_out]
+            place = FIRST_PARAMETER + 2 * i
+            if ctx.needs_input_grad[place]:
+                gradients[place] = _wide(g.T, codes[i])[:n_out, :n_in]
+            if ctx.needs_input_grad[place + 1]:
+                gradients[place + 1] = _column_sums(g)[:n_out]
             if i > 0:
                 g = g @ weights[i]
         if ctx.needs_input_grad[0]:
@@ -97,8 +108,9 @@ def _padded(x: Tensor, width: int) -> Tensor:
 
 def _in_bfloat16(x: Tensor) -> bool:
     kind = x.device.type
-    wanted = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16
-    return wanted and x.ndim == 2 and x.dtype != torch.float64
+    if x.ndim != 2 or x.dtype == torch.float64 or not torch.amp.is_autocast_available(kind):
+        return False
+    return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16
 
 
 def _activated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

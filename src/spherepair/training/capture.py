@@ -122,7 +122,7 @@ class CapturedValue:
         if self._n_calls == 2:
             self._capture()
         if self._graph is None or self._result is None:
-            return self._function()
+            return self._run_eagerly()
         self._graph.replay()
         return self._result
 
@@ -131,6 +131,15 @@ class CapturedValue:
         if self._graph is not None:
             self._graph.reset()
         self._graph = self._result = None
+
+    def _run_eagerly(self) -> torch.Tensor:
+        # On the stream of the capture, whose libraries are set up by it.
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            value = self._function()
+        current.wait_stream(self._stream)
+        return value
 
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
@@ -150,5 +159,9 @@ def steps_at_once(n_steps: int, most: int) -> int:
     --------
     >>> steps_at_once(235, 32)  # nine graphs of 26 steps and one step
     26
+    >>> steps_at_once(15, 32)
+    15
     """
+    if n_steps <= most:
+        return n_steps
     return min(range(max(1, most // 2), most + 1), key=lambda size: (n_steps % size, -size))

@@ -35,15 +35,15 @@ def map_rows(
     def collect(size: int) -> NDArray[Any]:
         result: NDArray[Any] | None = None
         waiting: list[Tensor] = []
-        fetched = 0
+        fetched = n_bytes = 0
         for start, part in _parts(function, rows, hardware, size):
             if result is None:
                 result = np.empty((rows.n_rows, *part.shape[1:]), dtype=dtype)
             waiting.append(part)
-            stop = start + len(part)
-            if sum(p.nbytes for p in waiting) >= WAITING_BYTES or stop == rows.n_rows or not hardware.is_cuda:
+            n_bytes, stop = n_bytes + part.nbytes, start + len(part)
+            if n_bytes >= WAITING_BYTES or stop == rows.n_rows or not hardware.is_cuda:
                 result[fetched:stop] = torch.cat(waiting).cpu().numpy()
-                waiting, fetched = [], stop
+                waiting, fetched, n_bytes = [], stop, 0
         return result if result is not None else np.empty((0, 0), dtype=dtype)
 
     return _in_blocks(collect, hardware)

@@ -181,7 +181,7 @@ def _epoch(runs: Sequence[_Sweep], state: TrainingState, recipe: Recipe) -> Reco
 class Step(Protocol):
     """What is repeated: reads its batch from fixed buffers and updates the parameters in place."""
 
-    #: How many to put into one CUDA graph: few where a step has many kernels, since capturing takes time.
+    #: How many to put into one CUDA graph at most; few where they have many kernels: capturing takes time.
     steps_per_graph: int
 
     def start_epoch(self, generator: torch.Generator) -> None:

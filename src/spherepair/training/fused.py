@@ -244,6 +244,8 @@ class _Storage:
     def release(self) -> None:
         for link in self._links:
             for parameter in (link.layer.weight, link.layer.bias):
+                state = self._optimizer.state[cast(nn.Parameter, parameter)]
+                state["momentum"] = state["momentum"].clone(memory_format=torch.contiguous_format)
                 parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
 
     def tiles(self, n_rows: int) -> Tensor:

@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 CORRUPTION = 0.2
 #: Share of a layer's code that is dropped while that layer is trained by itself.
 HIDDEN_DROPOUT = 0.2
+#: Epochs of joint pretraining unless given, by kind of device.
+EPOCHS = {"cuda": 50, "cpu": 30}
 
 
 class DenoisingObjective(Objective):
@@ -144,7 +146,9 @@ class JointPretraining:
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place."""
         stage = "pretraining"
-        epochs = self.epochs or (50 if session.hardware.is_cuda else 30)
+        epochs = (
+            EPOCHS.get(session.hardware.device.type, EPOCHS["cpu"]) if self.epochs is None else self.epochs
+        )
         is_large = rows.n_rows * epochs >= 512 * self.min_steps
         session.run_stage(
             DenoisingObjective(network),

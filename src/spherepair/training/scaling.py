@@ -42,11 +42,14 @@ class Scaling:
     def on(self, device: torch.device) -> Callable[[Tensor], Tensor]:
         """The map as a function of tensors on ``device``, giving float32.
 
-        It is computed in float64 where the device has that: in float32 a time stamp of 1.7e9 is known
-        to the nearest two minutes only, and rows would come out equal once its offset is taken away.
+        A shift is taken away in float64 where the device has that: in float32 a time stamp of 1.7e9 is known
+        to the nearest two minutes only, and rows would come out equal once its offset is gone.
         """
         if self.shift is None or self.factor is None:
             return lambda x: x.float()
+        if not self.shift.any():
+            only = torch.from_numpy(self.factor).to(device, torch.float32)
+            return lambda x: x.float() * only
         wide = torch.float32 if device.type == "mps" else torch.float64
         shift = torch.from_numpy(self.shift).to(device, wide)
         factor = torch.from_numpy(self.factor).to(device, wide)
