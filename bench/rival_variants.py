@@ -140,7 +140,7 @@ class Variant:
 
 BASE = {
     "paper": Variant("what all others are compared with"),
-    "float32": Variant("are TF32, and bfloat16 in pretraining, to blame?", {"precision": "float32"}),
+    "float32": Variant("are products in bfloat16 to blame?", {"precision": "float32"}),
     "float32-training": Variant("the same, with the autoencoder of paper", parts=(ExactTraining,)),
 }
 NO_STOP = Variant("does it stop too early?", {"stopping": "fixed", "max_epochs": 300})

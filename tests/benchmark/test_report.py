@@ -211,8 +211,9 @@ def test_other_layouts_have_their_tables(document, tmp_path, layout, lines, extr
     [
         ("sweep", "\n[sweep]\nembedding_dim = [2, 10, 100]\n", "tiny-mnist.svg"),
         ("imbalance", "", "tiny-mnist-1k.svg"),
+        ("comparison", "", "tiny-mnist.svg"),
     ],
-    ids=["sweep", "imbalance"],
+    ids=["sweep", "imbalance", "comparison"],
 )
 def test_sweeps_are_drawn_with_gaps_where_runs_are_missing(document, tmp_path, layout, grid, figure):
     text = document.read_text().replace('layout = "comparison"', f'layout = "{layout}"')

@@ -15,8 +15,9 @@ from spherepair.version import __version__
 #: Part of the key of every run and of every shared autoencoder: with another number those in a folder of
 #: results count for nothing and are made again. To be raised by hand in the commit with which the same run
 #: comes out otherwise (a loss, a default, a stopping rule, how pairs are drawn or data prepared, what is
-#: measured); otherwise tables would mix the results of two codes. What changes no number leaves it.
-PROTOCOL = 1
+#: measured); otherwise tables would mix the results of two codes. What changes numbers by rounding alone, or
+#: not at all, leaves it.
+PROTOCOL = 2
 #: Where the sources have no history (a copy on another machine), this says which commit they are.
 COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")

@@ -29,6 +29,7 @@ from spherepair.plots import (
     plot_tail_angles,
     save_figure,
 )
+from spherepair.plots.figures import DOUBLE_COLUMN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,6 +66,33 @@ def _picture(named: NamedFigure, summary: Summary) -> Picture:
         content = file.read_bytes()
     name = re.sub(r"[^A-Za-z0-9_]+", "-", f"{summary.experiment.id}-{named.name}").strip("-")
     return Picture(f"figures/{name}{suffix}", named.caption, content)
+
+
+def _comparisons(summary: Summary, store: Store) -> Iterator[NamedFigure]:
+    """A score against the number of pairs, one line per method."""
+    counts = summary.experiment.pairs
+    if len(counts) < 2:
+        return
+    for dataset in summary.values_of("dataset"):
+        lines = {
+            method: _runs(summary, [Place(dataset, method, pair_label(PairChoice(n))) for n in counts])
+            for method in summary.values_of("method")
+        }
+        lines = {key: values for key, values in lines.items() if not np.isnan(values).all()}
+        if not lines:
+            continue
+        title = f"{dataset}: test accuracy by number of pairs"
+        figure = plot_sweep(
+            np.asarray(counts, dtype=float),
+            np.stack(list(lines.values())),
+            labels=list(lines),
+            title=title,
+            x_label="pairs",
+            y_label="test ACC in percent",
+            scale="log",
+            width=DOUBLE_COLUMN,
+        )
+        yield NamedFigure(dataset, title, figure)
 
 
 def _sweeps(summary: Summary, store: Store) -> Iterator[NamedFigure]:
@@ -224,6 +252,7 @@ def _evolution(name: str, arrays: dict[str, NDArray[Any]]) -> SphereEvolution:
 
 
 FIGURES: dict[str, Callable[[Summary, Store], Iterator[NamedFigure]]] = {
+    "comparison": _comparisons,
     "sweep": _sweeps,
     "imbalance": _imbalances,
     "tail_angles": _angles,

@@ -131,7 +131,7 @@ def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
 class JointPretraining:
     """The whole denoising autoencoder end to end.
 
-    ``epochs`` are 50 on a GPU and 30 on a processor unless given: the last twenty still help, most where
+    ``epochs`` are 50 on a GPU and 30 on a processor unless given: more of them still help, most where
     pairs are few, and take a second on the one and minutes on the other. ``min_steps`` (of all epochs
     together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120 steps
     only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per row, or
