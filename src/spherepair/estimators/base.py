@@ -228,12 +228,14 @@ class DeepConstrainedClusterer(
         check_is_fitted(self)
         save_estimator(self, folder)
 
-    # What a method supplies.
+    # What a method supplies; without a body here, every method has to.
 
     def _choose_embedding_dim(self, n_features: int) -> int:
+        """How many dimensions the embedding has."""
         raise NotImplementedError
 
     def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> nn.Module:
+        """The network with fresh weights."""
         raise NotImplementedError
 
     def _pretrain(self, job: Job) -> None:
@@ -243,6 +245,7 @@ class DeepConstrainedClusterer(
         """Set up what training on pairs starts from, such as centres; nothing by default."""
 
     def _build_objective(self, job: Job) -> Objective:
+        """What training on pairs minimises."""
         raise NotImplementedError
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:

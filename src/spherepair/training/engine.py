@@ -48,7 +48,10 @@ class Objective(nn.Module):
         return [([p for p in self.parameters() if p.requires_grad], 1.0)]
 
     def changed_labels(self) -> float:
-        """Share of the rows that changed their cluster since this was asked last."""
+        """Share of the rows that changed their cluster since this was asked last.
+
+        For methods that assign while they train; the others refuse rules that watch labels.
+        """
         raise NotImplementedError
 
     def fused_step(

@@ -111,6 +111,7 @@ class Optimizer:
         return [self.state[p][name] for p in parameters]
 
     def _move(self, parameters: list[nn.Parameter], rate: float | Tensor) -> None:
+        """One step of these parameters along their gradients; each optimiser has its own."""
         raise NotImplementedError
 
 
