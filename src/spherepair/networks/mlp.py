@@ -114,7 +114,7 @@ def _in_bfloat16(x: Tensor) -> bool:
 
 
 def _activated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """relu(x Wᵀ + b): one kernel on a GPU; on a processor two, which are faster than the one."""
+    """relu(x Wᵀ + b): one kernel on a GPU, two on a processor."""
     if x.is_cuda:
         found: Tensor = torch.ops.aten._addmm_activation(bias, x, weight.T)
         return found

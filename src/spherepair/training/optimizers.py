@@ -84,7 +84,7 @@ class Optimizer:
         """Set to zero what is as good as zero.
 
         The moments of a unit that no row activates any more halve every few steps until they are denormal
-        numbers, with which a processor computes so slowly that a step takes twice as long.
+        numbers, with which a processor computes far more slowly.
         """
         for parameter in self.parameters:
             for name in self.remembers:
