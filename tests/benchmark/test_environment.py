@@ -15,11 +15,18 @@ def answer(monkeypatch, **answers):
     monkeypatch.setattr(environment, "_git", lambda command, *_: answers.get(command.replace("-", "_")))
 
 
-@pytest.mark.parametrize(("changed", "mark"), [("", ""), (" M grid.py", "+")])
-def test_commit_of_the_checkout_comes_before_the_variable(monkeypatch, changed, mark):
-    monkeypatch.setenv("SPHEREPAIR_COMMIT", "stated")
+@pytest.mark.parametrize(
+    ("changed", "stated", "found"),
+    [
+        ("", "stated", "0123456789ab"),
+        (" M grid.py", "stated", "stated"),
+        (" M grid.py", "", "0123456789ab+"),
+    ],
+)
+def test_commit_of_an_unchanged_checkout_comes_before_the_variable(monkeypatch, changed, stated, found):
+    monkeypatch.setenv("SPHEREPAIR_COMMIT", stated)
     answer(monkeypatch, ls_files="environment.py", rev_parse="0123456789ab", status=changed)
-    assert commit() == f"0123456789ab{mark}"
+    assert commit() == found
 
 
 @pytest.mark.parametrize("answers", [{}, {"rev_parse": "of another project"}])

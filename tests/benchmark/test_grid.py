@@ -17,6 +17,7 @@ SPEC = RunSpec("digits", None, "SpherePair", {"omega": 2.0}, PairChoice(100), se
 def test_key_of_one_code_never_changes(monkeypatch):
     monkeypatch.setattr(grid, "PROTOCOL", 1)
     monkeypatch.setattr(grid, "__version__", "0.1.0")
+    monkeypatch.setattr(grid, "REVISIONS", {})
     # Written down: with another key every finished run of every folder would be done again.
     assert SPEC.key == "bda3b3afd7dceb5563d8"
 
@@ -26,6 +27,14 @@ def test_other_code_has_other_keys(monkeypatch, what):
     keys = {SPEC.key, content_key({"data": "digits"})}
     monkeypatch.setattr(grid, what, "another")
     assert not keys & {SPEC.key, content_key({"data": "digits"})}
+
+
+def test_a_revision_concerns_the_runs_of_one_estimator(monkeypatch):
+    other = replace(SPEC, estimator="SpherePair.paper")
+    before = SPEC.key, other.key
+    monkeypatch.setattr(grid, "REVISIONS", {"SpherePair": -1})
+    assert SPEC.key != before[0]
+    assert other.key == before[1]
 
 
 def test_key_knows_everything_that_decides_the_result():

@@ -247,6 +247,7 @@ def test_a_checkpoint_is_one_file(interrupted: Path) -> None:
         ("hidden_dims", (16, 9)),
         ("random_state", 1),
         ("n_clusters", 4),
+        ("must_link_weight", 2.0),
         ("neighbor_weight", 0.1),
         ("pseudo_pair_weight", 0.0),
         ("averaging", False),

@@ -27,6 +27,7 @@ INVALID = {
     "pretraining": ["stack", 3, True],
     "scaling": ["minmax", None],
     "clustering": ["dbscan", 3, KMeans],
+    "must_link_weight": [0, -1.0, "balanced", None, np.nan],
     "neighbor_weight": [-0.1, None, np.nan],
     "pseudo_pair_weight": [-0.1, "auto"],
     "averaging": ["yes", 0.5],

@@ -24,7 +24,12 @@ from spherepair.training.rows import ResidentRows
 from spherepair.training.scaling import Scaling
 
 CPU = Hardware(torch.device("cpu"), "float32")
-PLAIN = {"neighbor_weight": 0.0, "pseudo_pair_weight": 0.0, "averaging": False}
+PLAIN = {
+    "must_link_weight": 1.0,
+    "neighbor_weight": 0.0,
+    "pseudo_pair_weight": 0.0,
+    "averaging": False,
+}
 #: More than the ten epochs after which pseudo-pairs take part.
 LONGER = {"hidden_dims": (16,), "max_epochs": 22, "stopping": "fixed"}
 
@@ -260,6 +265,41 @@ def test_each_term_can_be_left_out(
     if parameters.get("n_clusters") != 1:
         assert model.n_clusters_ == 3
         assert clustering_accuracy(y, model.labels_) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "n_must", "n_cannot", "factor"),
+    [
+        ("auto", 10, 90, 3.0),
+        ("auto", 90, 10, 1.0),  # never less than a cannot-link
+        ("auto", 7, 0, 1.0),
+        ("auto", 0, 7, None),
+        (2.5, 10, 90, 2.5),
+        (0.5, 10, 90, 0.5),
+    ],
+)
+def test_weight_of_must_links(given: Any, n_must: int, n_cannot: int, factor: float | None) -> None:
+    is_must_link = torch.arange(n_must + n_cannot) < n_must
+    own = torch.rand(len(is_must_link)) + 0.5
+    ends = torch.arange(len(is_must_link))
+    found = SpherePair(2, must_link_weight=given)._weighted(PairTensors(ends, ends, is_must_link, own)).weight
+    assert torch.equal(found[~is_must_link], own[~is_must_link])
+    if factor is not None:
+        assert torch.allclose(found[is_must_link], factor * own[is_must_link])
+
+
+def test_heavier_must_links_are_kept_better(make: Any, X: Any, pairs: Any) -> None:
+    """Every pair is given both ways, so only one of the two can be kept."""
+    contrary = type(pairs).from_arrays(
+        np.r_[pairs.left, pairs.left], np.r_[pairs.right, pairs.right],
+        np.r_[pairs.is_must_link, ~pairs.is_must_link], n_rows=len(X),
+    )  # fmt: skip
+    cosines = {}
+    for weight in (0.2, 5.0):
+        model = make(**PLAIN | {"must_link_weight": weight, "on_conflict": "keep"})
+        z = model.fit(X, constraints=contrary).embedding_
+        cosines[weight] = np.einsum("ij,ij->i", z[pairs.left], z[pairs.right]).mean()
+    assert cosines[5.0] > cosines[0.2] + 0.1
 
 
 def test_the_protocol_of_the_paper_has_nothing_of_this(X: Any, pairs: Any, monkeypatch: Any) -> None:

@@ -20,9 +20,10 @@ from spherepair.training.scaling import Scaling
 pytest.importorskip("triton", reason="Triton comes for Linux only")
 
 CPU = Hardware(torch.device("cpu"), "float32")
+SGD, ADAM = Recipe("sgd", learning_rate=0.1, momentum=0.9), Recipe("adam", learning_rate=0.01)
 
 
-def make(*, spherical=True, n_rows=150, sizes=(70, 40, 5)):
+def make(*, spherical=True, n_rows=150, sizes=(70, 40, 5), recipe=SGD):
     generator = torch.Generator().manual_seed(0)
     network = build_autoencoder(
         sizes[0], sizes[-1], hidden_dims=sizes[1:-1], spherical=spherical, generator=generator
@@ -30,9 +31,8 @@ def make(*, spherical=True, n_rows=150, sizes=(70, 40, 5)):
     rows = ResidentRows(torch.rand(n_rows, sizes[0], generator=generator), Scaling.identity())
     batches = row_batches(rows, batch_size=64, seed=0, stream="s")
     objective = DenoisingObjective(network, factor=0.5)
-    recipe = Recipe("sgd", learning_rate=0.1, momentum=0.9)
     state = TrainingState("s", objective, recipe.build(objective, CPU), torch.Generator(), 1)
-    state.optimizer.groups[0].rate = torch.tensor(0.1)
+    state.optimizer.groups[0].rate = torch.tensor(recipe.learning_rate)
     return network, batches, objective, state
 
 
@@ -50,9 +50,13 @@ def fuse(objective, batches, state, *, corruption=0.0, dropout=0.0, links=None):
     )
 
 
-def run_plainly(network, batches, forward, n_epochs=1):
-    """The same steps by autograd and torch's SGD; returns the mean error of the last epoch."""
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+def run_plainly(network, batches, forward, n_epochs, recipe):
+    """The same steps by autograd and torch's optimiser; returns the mean error of the last epoch."""
+    optimizer = (
+        torch.optim.Adam(network.parameters(), lr=0.01)
+        if recipe is ADAM
+        else torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    )
     for epoch in range(n_epochs):
         batches.start_epoch(epoch)
         error = plain_epoch(optimizer, batches, forward)
@@ -73,11 +77,16 @@ def plain_epoch(optimizer, batches, forward):
 
 
 @pytest.mark.parametrize(
-    ("spherical", "n_features", "n_epochs"),
-    [(True, 70, 1), (False, 70, 1), (True, 600, 2)],  # 600: more than is gathered at once
+    ("recipe", "spherical", "n_features", "n_epochs"),
+    [
+        (SGD, True, 70, 1),
+        (SGD, False, 70, 1),
+        (SGD, True, 600, 2),  # more than is gathered at once
+        (ADAM, True, 70, 3),
+    ],
 )
-def test_fused_steps_are_the_steps_of_autograd(spherical, n_features, n_epochs):
-    shape = {"spherical": spherical, "sizes": (n_features, 40, 5)}
+def test_fused_steps_are_the_steps_of_autograd(recipe, spherical, n_features, n_epochs):
+    shape = {"spherical": spherical, "sizes": (n_features, 40, 5), "recipe": recipe}
     network, batches, objective, state = make(**shape)
     before = [p.detach().clone() for p in network.parameters()]
     step = fuse(objective, batches, state)
@@ -89,7 +98,7 @@ def test_fused_steps_are_the_steps_of_autograd(spherical, n_features, n_epochs):
     error = step.means()["reconstruction"]
     step.close()
     plain, plain_batches, *_ = make(**shape)
-    expected = run_plainly(plain, plain_batches, plain, n_epochs)
+    expected = run_plainly(plain, plain_batches, plain, n_epochs, recipe)
     assert error == pytest.approx(expected, rel=1e-4)
     for found, wanted, start in zip(network.parameters(), plain.parameters(), before, strict=True):
         moved, should = found.detach() - start, wanted.detach() - start
@@ -97,20 +106,25 @@ def test_fused_steps_are_the_steps_of_autograd(spherical, n_features, n_epochs):
         assert found.is_contiguous()
 
 
-def test_momentum_stays_with_the_optimizer():
-    network, batches, objective, state = make()
+@pytest.mark.parametrize(("recipe", "moment"), [(SGD, "momentum"), (ADAM, "exp_avg_sq")])
+def test_moments_stay_with_the_optimizer(recipe, moment):
+    network, batches, objective, state = make(recipe=recipe)
     batches.start_epoch(0)
     step = fuse(objective, batches, state)
     step.start_epoch(state.generator)
     step()
     weight = network.encoder[0].weight
-    buffer = state.optimizer.state[weight]["momentum"]
+    buffer = state.optimizer.state[weight][moment]
     assert buffer.shape == weight.shape
     assert buffer.abs().sum() > 0
     step.close()  # autograd may have to go on from here, and takes no views of padded storage
-    kept = state.optimizer.state[weight]["momentum"]
+    kept = state.optimizer.state[weight][moment]
     assert kept.is_contiguous()
     assert torch.equal(kept, buffer)
+    if recipe is ADAM:
+        counts = [state.optimizer.state[p]["step"] for p in network.parameters()]
+        assert [count.item() for count in counts] == [1.0] * len(counts)
+        assert len({count.data_ptr() for count in counts}) == len(counts)
 
 
 def test_that_share_of_inputs_is_zeroed_and_of_codes_dropped():
@@ -153,7 +167,8 @@ def test_only_what_the_kernels_can_do_is_given_to_them():
     sgd, gpu = Recipe("sgd", momentum=0.9), Hardware(torch.device("cuda"), "mixed")
     links = objective.chain()
     assert can_fuse(links, batches, sgd, gpu)
-    assert not can_fuse(links, batches, Recipe("adam"), gpu)
+    assert can_fuse(links, batches, Recipe("adam"), gpu)
+    assert not can_fuse(links, batches, Recipe("sgd", momentum=0.0), gpu)
     assert not can_fuse(links, batches, Recipe("sgd", clip_norm=1.0), gpu)
     assert not can_fuse(links, batches, sgd, Hardware(torch.device("cuda"), "float32"))
     assert not can_fuse(links, row_batches(batches.rows, batch_size=50, seed=0, stream="s"), sgd, gpu)

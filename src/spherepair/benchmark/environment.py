@@ -18,7 +18,9 @@ from spherepair.version import __version__
 #: measured); otherwise tables would mix the results of two codes. What changes numbers by rounding alone, or
 #: not at all, leaves it.
 PROTOCOL = 2
-#: Where the sources have no history (a copy on another machine), this says which commit they are.
+#: Likewise for the runs of one estimator (or protocol of one) alone, whose defaults have changed.
+REVISIONS = {"SpherePair": 1}
+#: Where the sources have no history of their own (a copy on another machine): which commit they are.
 COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")
 
@@ -50,16 +52,17 @@ def device_name() -> str:
 def commit() -> str | None:
     """The commit of the sources: of their checkout, else as the variable says, else None.
 
-    "+" follows where the sources were changed since.
+    A checkout whose sources were changed since names no commit, so there the variable comes first; "+"
+    marks such a checkout without it.
     """
-    here = Path(__file__)
+    here, stated = Path(__file__), os.environ.get(COMMIT_VARIABLE) or None
     # Tracked: a package installed inside somebody else's checkout has not got that commit.
     if _git("ls-files", "--error-unmatch", here.name) is not None:
         head = _git("rev-parse", "--short=12", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", str(here.parents[1]))
         if head is not None:
-            return head + ("+" if changed else "")
-    return os.environ.get(COMMIT_VARIABLE) or None
+            return (stated or f"{head}+") if changed else head
+    return stated
 
 
 def _versions() -> dict[str, str]:

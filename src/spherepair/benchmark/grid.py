@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from spherepair.benchmark.environment import PROTOCOL
+from spherepair.benchmark.environment import PROTOCOL, REVISIONS
 from spherepair.benchmark.experiments import DatasetChoice, Experiment, MethodChoice
 from spherepair.errors import InvalidParameterError
 from spherepair.version import __version__
@@ -68,7 +68,8 @@ class RunSpec:
         >>> spec.key == RunSpec("digits", None, "SpherePair", {}, PairChoice(100), seed=1).key
         False
         """
-        return content_key(self.to_dict())
+        revision = REVISIONS.get(self.estimator)
+        return content_key(self.to_dict() | ({} if revision is None else {"revision": revision}))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from spherepair.benchmark.grid import content_key
 from spherepair.errors import ModelFileError
 from spherepair.networks import Autoencoder
 from spherepair.persistence import read_tensor_file, write_tensor_file
-from spherepair.training.pretraining import JointPretraining, StackedPretraining
+from spherepair.training.pretraining import EPOCHS, JointPretraining, StackedPretraining
 from spherepair.training.rows import RowSource
 from spherepair.training.session import Session
 
@@ -88,6 +88,7 @@ class SharedPretraining:
         return {
             "data": dict(self.data),
             "method": repr(self.method),
+            "default epochs": EPOCHS,
             "network": [[name, list(tensor.shape)] for name, tensor in network.state_dict().items()],
             "spherical": bool(getattr(network, "spherical", False)),
             "seed": session.seed if self.seed is None else self.seed,

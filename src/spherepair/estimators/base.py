@@ -41,6 +41,7 @@ from spherepair.estimators.same_rows import training_table
 from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
 from spherepair.training.batches import Batches, PairTensors
+from spherepair.training.chain import load_kernels_ahead
 from spherepair.training.checkpoint import Checkpoint
 from spherepair.training.embedding import map_rows
 from spherepair.training.engine import Monitor, Objective, Recipe, Record
@@ -293,6 +294,8 @@ class DeepConstrainedClusterer(
                 f"n_clusters={self.n_clusters} is more than the {table.shape[0]} rows of X."
             )
         self._hardware = choose_hardware(self.device, self.precision)
+        if self._hardware.is_cuda:
+            load_kernels_ahead()
         self._seed = resolve_seed(self.random_state)
         self._scaling = learn_scaling(table, self.scaling)
         self._embedding_dim = self._choose_embedding_dim(table.shape[1])

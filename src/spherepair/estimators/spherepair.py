@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -30,7 +31,7 @@ from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
-from spherepair.training.batches import Batches
+from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.engine import Objective
 from spherepair.training.pretraining import PRETRAINING
 from spherepair.training.randomness import torch_generator
@@ -62,6 +63,9 @@ class SpherePair(EmbeddingClusterer):
         How columns are put on a common footing; learned on fit and saved with the model.
     clustering : {"kmeans", "ward"} or scikit-learn clusterer, default="kmeans"
         What cuts the embedding into clusters.
+    must_link_weight : float or "auto", default="auto"
+        Weight of a must-link against a cannot-link. Of random pairs most are cannot-links, which say less;
+        ``"auto"`` is the square root of how many of them there are for each must-link, one at least.
     neighbor_weight : float, default=0.2
         Weight of the attraction between rows that were neighbours before training on pairs; without effect
         where there is no pretraining.
@@ -142,6 +146,7 @@ class SpherePair(EmbeddingClusterer):
         "reconstruction_weight": [Interval(Real, 0.0, None, closed="left")],
         "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
         "scaling": [StrOptions({"auto", "standard", "none"})],
+        "must_link_weight": [Interval(Real, 0.0, None, closed="neither"), StrOptions({"auto"})],
         "neighbor_weight": [Interval(Real, 0.0, None, closed="left")],
         "pseudo_pair_weight": [Interval(Real, 0.0, None, closed="left")],
         "averaging": ["boolean"],
@@ -176,6 +181,7 @@ class SpherePair(EmbeddingClusterer):
         pretraining: Any = "joint",
         scaling: str = "auto",
         clustering: Any = "kmeans",
+        must_link_weight: float | str = "auto",
         neighbor_weight: float = 0.2,
         pseudo_pair_weight: float = 0.5,
         averaging: bool = True,
@@ -202,6 +208,7 @@ class SpherePair(EmbeddingClusterer):
         self.pretraining = pretraining
         self.scaling = scaling
         self.clustering = clustering
+        self.must_link_weight = must_link_weight
         self.neighbor_weight = neighbor_weight
         self.pseudo_pair_weight = pseudo_pair_weight
         self.averaging = averaging
@@ -236,6 +243,7 @@ class SpherePair(EmbeddingClusterer):
         protocol: dict[str, Any] = {
             "pretraining": "stacked",
             "scaling": "none",
+            "must_link_weight": 1.0,
             "neighbor_weight": 0.0,
             "pseudo_pair_weight": 0.0,
             "averaging": False,
@@ -349,7 +357,7 @@ class SpherePair(EmbeddingClusterer):
         n_steps = self._steps_per_epoch(n_pairs, pairs_per_step)
         joint = Batches(
             job.rows,
-            job.pair_tensors(),
+            self._weighted(job.pair_tensors()),
             pairs_per_step=pairs_per_step,
             rows_per_step=self._rows_per_step(n_rows, n_steps),
             n_steps=n_steps,
@@ -358,6 +366,14 @@ class SpherePair(EmbeddingClusterer):
             companions=job.companions,
         )
         return [joint]
+
+    def _weighted(self, pairs: PairTensors) -> PairTensors:
+        """The pairs with the weight of must-links against cannot-links in theirs."""
+        factor = self.must_link_weight
+        if factor == "auto":
+            n_must = int(pairs.is_must_link.sum())
+            factor = max(1.0, math.sqrt((len(pairs) - n_must) / max(1, n_must)))
+        return replace(pairs, weight=torch.where(pairs.is_must_link, float(factor), 1.0) * pairs.weight)
 
     def _steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
         """Whole passes over the pairs, as many as ``min_steps`` needs; no step is left without pairs."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
+from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from torch import nn
@@ -31,15 +34,25 @@ class Link:
 
 
 def can_fuse(links: Sequence[Link], batches: Batches, recipe: Recipe, hardware: Hardware) -> bool:
-    """Whether there are kernels for this: SGD without clipping, whole tiles, rows on an NVIDIA GPU."""
+    """Whether there are kernels for this: Adam or momentum, no clipping, whole tiles, rows on a GPU."""
     whole_tiles = batches.rows_per_step % TILE == 0 and batches.pairs_per_step == 0
     embeddings = [link.layer.out_features for link in links if link.activation == "sphere"]
     return (
         hardware.precision == "mixed"
         and isinstance(batches.rows, ResidentRows)
-        and recipe.optimizer == "sgd"
+        and (recipe.optimizer == "adam" or recipe.momentum > 0.0)
         and recipe.clip_norm is None
         and whole_tiles
         and all(width <= TILE for width in embeddings)
         and find_spec("triton") is not None
     )
+
+
+def load_kernels_ahead() -> None:
+    """Begin to load Triton, which takes a second, while the host is busy with the rows."""
+
+    def load() -> None:
+        with suppress(Exception):  # whoever needs it will see the error
+            import_module("spherepair.training.fused")
+
+    Thread(target=load, daemon=True).start()

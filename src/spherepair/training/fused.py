@@ -1,17 +1,17 @@
-"""Stacked denoising pretraining in a handful of GPU kernels a step (Triton).
+"""Denoising pretraining in a handful of GPU kernels a step (Triton).
 
 Layers of a few hundred units are so small that a GPU spends its time starting kernels, not computing:
-autograd's step for one layer has some thirty of them. Here a step of SGD with momentum on a chain of
-Linear layers is
+autograd's step for one layer has some thirty of them. Here a step of SGD with momentum, or of Adam, on a
+chain of Linear layers is
 
     forward   h_i = act(h_{i-1} W_iᵀ + b_i), one kernel a layer; the last one takes the error as well
     backward  g_{i-1} = (g_i W_i) * act', one kernel a layer
-    update    all dW_i = g_iᵀ h_{i-1} and db_i, momentum and new weights, one kernel for all layers; it also
+    update    all dW_i = g_iᵀ h_{i-1} and db_i, moments and new weights, one kernel for all layers; it also
               gathers the rows of the next step and sets a share of their entries to zero
 
-with bfloat16 products added up in float32, and weights, momentum and the error in float32. Widths are
+with bfloat16 products added up in float32, and weights, moments and the error in float32. Widths are
 padded with zeros to whole tiles; padding stays zero, since its gradients are. The parameters of the
-network and the momentum of the optimiser become views of the padded storage while a stage runs, so
+network and the moments of the optimiser become views of the padded storage while a stage runs, so
 checkpoints and everything else see them as ever.
 """
 
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from spherepair.training import kernels
 from spherepair.training.batches import Batches
 from spherepair.training.chain import TILE, Activation, Link
-from spherepair.training.optimizers import SGD
+from spherepair.training.optimizers import SGD, Adam, Optimizer
 
 #: How activations are told to the kernels.
 ACTIVATIONS: dict[Activation, int] = {"linear": 0, "relu": 1, "dropped relu": 2, "sphere": 3}
@@ -38,13 +38,13 @@ GATHERED = 512
 
 
 class FusedChain:
-    """SGD steps on a chain of Linear layers that gives back its clean input.
+    """Steps on a chain of Linear layers that gives back its clean input.
 
     Parameters
     ----------
     links : sequence of Link
-    optimizer : SGD
-        Holds the rate (a tensor) and the momentum.
+    optimizer : SGD with momentum, or Adam
+        Holds the rate (a tensor) and the moments.
     batches : Batches
         Rows without pairs, resident on the GPU.
     factor, corruption, dropout : float
@@ -58,7 +58,7 @@ class FusedChain:
     def __init__(
         self,
         links: Sequence[Link],
-        optimizer: SGD,
+        optimizer: SGD | Adam,
         batches: Batches,
         *,
         factor: float,
@@ -66,9 +66,14 @@ class FusedChain:
         dropout: float,
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
-        self._links, self._optimizer, self._batches = links, optimizer, batches
+        self._links, self._batches = links, batches
         self._factor, self._corruption, self._dropout = factor, corruption, dropout
-        self._rate, self._momentum = optimizer.groups[0].rate, optimizer.momentum
+        self._rate, self._is_adam = optimizer.groups[0].rate, isinstance(optimizer, Adam)
+        self._constants = (
+            (*optimizer.betas, optimizer.eps)
+            if isinstance(optimizer, Adam)
+            else (optimizer.momentum, 0.0, 0.0)
+        )
         self._table = batches.rows.block(0, batches.rows.n_rows)
         device = self._table.device
         n = batches.rows_per_step
@@ -153,8 +158,8 @@ class FusedChain:
         out = self._g[i - 1]
         arguments = (
             self._g[i], self._weights.half[i], self._h[i], self._norm, out, self._batches.cursor,
-            self._widths[i + 1], out.shape[1], self._dropout, ACTIVATIONS[self._links[i - 1].activation],
-            int(i == 1),
+            self._weights.count, self._widths[i + 1], out.shape[1], self._dropout,
+            ACTIVATIONS[self._links[i - 1].activation], int(i == 1),
         )  # fmt: skip
         return _Launch(kernels.backward, _grid(out), arguments, {"T": TILE, "num_stages": 4})
 
@@ -164,12 +169,12 @@ class FusedChain:
         w, tiles, batches = self._weights, self._tiles, self._batches
         n_tiles = len(tiles) if with_weights else 0
         arguments = (
-            n_tiles, tiles, self._g[0], self._h[0], self._other, w.flat, w.momentum, w.flat_half,
-            self._rate, self._momentum, batches.cursor, batches.n_steps,
+            n_tiles, tiles, self._g[0], self._h[0], self._other, w.flat, w.moments[0], w.moments[-1],
+            w.flat_half, self._rate, w.count, batches.cursor, batches.n_steps,
             self._table, batches.index_plan, self._seed, self._clean, self._table.shape[1], width,
-            self._corruption,
+            self._corruption, *self._constants,
         )  # fmt: skip
-        constants = {"N_ROWS": n, "BLOCK": GATHERED, "T": TILE, "num_stages": 3}
+        constants = {"N_ROWS": n, "BLOCK": GATHERED, "T": TILE, "ADAM": self._is_adam, "num_stages": 3}
         return _Launch(kernels.update, (n_tiles + n,), arguments, constants)
 
 
@@ -206,14 +211,17 @@ def _grid(out: Tensor) -> tuple[int, int]:
 
 
 class _Storage:
-    """Weights, biases and momentum of all layers, padded, in one block each."""
+    """Weights, biases and moments of all layers, padded, in one block each."""
 
-    def __init__(self, links: Sequence[Link], widths: list[int], optimizer: SGD, dtype: torch.dtype) -> None:
+    def __init__(
+        self, links: Sequence[Link], widths: list[int], optimizer: Optimizer, dtype: torch.dtype
+    ) -> None:
         self._links, self._widths, self._optimizer = links, widths, optimizer
         sizes = [n_out * n_in + n_out for n_in, n_out in pairwise(widths)]
         self.offsets = [sum(sizes[:i]) for i in range(len(sizes))]
         self.flat = torch.zeros(sum(sizes), device=links[0].layer.weight.device)
-        self.momentum = torch.zeros_like(self.flat)
+        self.moments = [torch.zeros_like(self.flat) for _ in optimizer.remembers]
+        self.count = torch.zeros((), device=self.flat.device)
         for i, (link, n_in, n_out) in enumerate(zip(links, widths[:-1], widths[1:], strict=True)):
             for parameter, begin, width in (
                 (link.layer.weight, self.offsets[i], n_in),
@@ -228,24 +236,29 @@ class _Storage:
         self.bias = [self.flat[end : end + n_out] for end, n_out in zip(ends, widths[1:], strict=True)]
 
     def _adopt(self, parameter: nn.Parameter, begin: int, n_out: int, width: int) -> None:
-        """Make a parameter and its momentum views of the padded storage, with their present values."""
-        views = []
-        for flat in (self.flat, self.momentum):
+        """Make a parameter and its moments views of the padded storage, with their present values.
+
+        The count of steps, which optimisers have for every parameter, becomes one for all.
+        """
+        state = self._optimizer.state[parameter]
+        old = [parameter.data, *(state[name] for name in self._optimizer.remembers)]
+        new = []
+        for flat, values in zip((self.flat, *self.moments), old, strict=True):
             block = flat[begin : begin + n_out * width].view(n_out, width)
             cut = block[: parameter.shape[0], : parameter.shape[1]] if parameter.ndim == 2 else block[:, 0]
-            views.append(cut[: parameter.shape[0]])
-        weight, momentum = views
-        with torch.no_grad():
-            weight.copy_(parameter)
-            momentum.copy_(self._optimizer.state[parameter]["momentum"])
-            parameter.data = weight
-        self._optimizer.state[parameter]["momentum"] = momentum
+            new.append(cut[: parameter.shape[0]].copy_(values))
+        parameter.data = new[0]
+        state.update(zip(self._optimizer.remembers, new[1:], strict=True))
+        if "step" in state:
+            self.count.copy_(state["step"])
+            state["step"] = self.count
 
     def release(self) -> None:
         for link in self._links:
             for parameter in (link.layer.weight, link.layer.bias):
                 state = self._optimizer.state[cast(nn.Parameter, parameter)]
-                state["momentum"] = state["momentum"].clone(memory_format=torch.contiguous_format)
+                for name, tensor in state.items():
+                    state[name] = tensor.clone(memory_format=torch.contiguous_format)
                 parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
 
     def tiles(self, n_rows: int) -> Tensor:

@@ -85,7 +85,7 @@ def error(
 
 
 @triton.jit(do_not_specialize=["activation", "ahead"])
-def backward(g, w, h, norm, out, cursor, n_out, n_in, share, activation, ahead, T: tl.constexpr):
+def backward(g, w, h, norm, out, cursor, count, n_out, n_in, share, activation, ahead, T: tl.constexpr):
     m = tl.program_id(0) * T + tl.arange(0, T)
     k = tl.program_id(1) * T + tl.arange(0, T)
     n = tl.arange(0, T)
@@ -106,21 +106,23 @@ def backward(g, w, h, norm, out, cursor, n_out, n_in, share, activation, ahead, 
     tl.store(out + place, total.to(out.dtype.element_ty))
     if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
         tl.store(cursor, tl.load(cursor) + ahead)
+        tl.store(count, tl.load(count) + ahead)
 
 
 # Numbers that differ between the layers are not specialised on: one kernel is compiled, not one for each.
 @triton.jit(do_not_specialize=["n_tiles", "n_steps", "n_features"])
 def update(
-    n_tiles, tiles, gradients, inputs, other, weights, momenta, half, rate, keep, cursor, n_steps,
-    table, index, seed, clean, n_features, width, share,
-    N_ROWS: tl.constexpr, BLOCK: tl.constexpr, T: tl.constexpr,
+    n_tiles, tiles, gradients, inputs, other, weights, momenta, squares, half, rate, count, cursor, n_steps,
+    table, index, seed, clean, n_features, width, share, keep, keep_squares, eps,
+    N_ROWS: tl.constexpr, BLOCK: tl.constexpr, T: tl.constexpr, ADAM: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     following = tl.load(cursor)
     if tile < n_tiles:
         _update_tile(
-            tiles + tile * 8, gradients, inputs, other * ((following - 1) & 1), weights, momenta, half,
-            rate, keep, N_ROWS, T,
+            tiles + tile * 8, gradients, inputs, other * ((following - 1) & 1),
+            weights, momenta, squares, half, tl.load(rate), tl.load(count), keep, keep_squares, eps,
+            N_ROWS, T, ADAM,
         )  # fmt: skip
     elif following < n_steps:
         _gather(
@@ -131,8 +133,8 @@ def update(
 
 @triton.jit
 def _update_tile(
-    line, gradients, inputs, other, weights, momenta, half, rate, keep,
-    N_ROWS: tl.constexpr, T: tl.constexpr,
+    line, gradients, inputs, other, weights, momenta, squares, half, rate, count, keep, keep_squares, eps,
+    N_ROWS: tl.constexpr, T: tl.constexpr, ADAM: tl.constexpr,
 ):  # fmt: skip
     # All offsets are whole tiles; said aloud, or memory would be read one number at a time.
     g, n_out = gradients + tl.multiple_of(tl.load(line), T), tl.multiple_of(tl.load(line + 1), T)
@@ -146,17 +148,31 @@ def _update_tile(
         left = tl.load(g + (start + m)[None, :] * n_out + n[:, None])
         right = tl.load(h + (start + m)[:, None] * n_in + k[None, :])
         total = tl.dot(left, right, total)
-    lr = tl.load(rate)
     place = begin + n[:, None] * n_in + k[None, :]
-    velocity = keep * tl.load(momenta + place) + total
-    weight = tl.load(weights + place) - lr * velocity
-    tl.store(momenta + place, velocity)
-    tl.store(weights + place, weight)
+    weight = _moved(place, total, weights, momenta, squares, rate, count, keep, keep_squares, eps, ADAM)
     tl.store(half + place, weight.to(half.dtype.element_ty))
     if column == 0:
         sums = tl.zeros((T,), dtype=tl.float32)
         for start in range(0, N_ROWS, T):
             sums += tl.sum(tl.load(g + (start + m)[:, None] * n_out + n[None, :]).to(tl.float32), axis=0)
-        velocity_b = keep * tl.load(momenta + bias + n) + sums
-        tl.store(momenta + bias + n, velocity_b)
-        tl.store(weights + bias + n, tl.load(weights + bias + n) - lr * velocity_b)
+        _moved(bias + n, sums, weights, momenta, squares, rate, count, keep, keep_squares, eps, ADAM)
+
+
+@triton.jit
+def _moved(
+    place, gradient, weights, momenta, squares, rate, count, keep, keep_squares, eps, ADAM: tl.constexpr
+):  # fmt: skip
+    """Take one step of SGD with momentum, or of Adam, and return the weights."""
+    if ADAM:
+        velocity = keep * tl.load(momenta + place) + (1.0 - keep) * gradient
+        square = keep_squares * tl.load(squares + place) + (1.0 - keep_squares) * gradient * gradient
+        tl.store(squares + place, square)
+        spread = tl.sqrt(square / (1.0 - tl.exp(count * tl.log(keep_squares)))) + eps
+        change = velocity / (1.0 - tl.exp(count * tl.log(keep))) / spread
+    else:
+        velocity = keep * tl.load(momenta + place) + gradient
+        change = velocity
+    weight = tl.load(weights + place) - rate * change
+    tl.store(momenta + place, velocity)
+    tl.store(weights + place, weight)
+    return weight

@@ -118,6 +118,8 @@ class Optimizer:
 class Adam(Optimizer):
     """Adam (Kingma and Ba, 2015) with the usual constants."""
 
+    betas = (0.9, 0.999)
+    eps = 1e-8
     remembers = ("exp_avg", "exp_avg_sq")
 
     def _fresh(self, parameter: nn.Parameter) -> dict[str, Tensor]:
@@ -136,11 +138,11 @@ class Adam(Optimizer):
             fused=self.fused,
             capturable=self.is_cuda,
             amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
             lr=rate,
             weight_decay=0.0,
-            eps=1e-8,
+            eps=self.eps,
             maximize=False,
         )
 

@@ -25,7 +25,7 @@ from spherepair.training.batches import Batch, Batches, row_batches
 from spherepair.training.chain import Activation, Link, can_fuse
 from spherepair.training.engine import Objective, Recipe, Step, TrainingState
 from spherepair.training.hardware import Hardware
-from spherepair.training.optimizers import SGD, Optimizer
+from spherepair.training.optimizers import SGD, Adam, Optimizer
 from spherepair.training.randomness import torch_generator
 from spherepair.training.rows import ResidentRows, RowSource, blocks
 from spherepair.training.scaling import Scaling
@@ -65,9 +65,13 @@ class DenoisingObjective(Objective):
     def fused_step(
         self, optimizer: Optimizer, batches: Batches, recipe: Recipe, hardware: Hardware
     ) -> Step | None:
-        """All Linear layers in few kernels, for plain SGD on a GPU."""
+        """All Linear layers in few kernels on a GPU."""
         links = self.chain()
-        if links is None or not isinstance(optimizer, SGD) or not can_fuse(links, batches, recipe, hardware):
+        if (
+            links is None
+            or not isinstance(optimizer, SGD | Adam)
+            or not can_fuse(links, batches, recipe, hardware)
+        ):
             return None
         try:
             from spherepair.training.fused import FusedChain

@@ -20,6 +20,8 @@ from spherepair.training.scaling import Scaling
 
 #: Share of the free GPU memory that the rows may take; the rest is for activations.
 RESIDENT_SHARE = 0.5
+#: Page-locked buffers through which rows pass on their way to a GPU, and the size of one.
+STAGING_BUFFERS, STAGING_BYTES = 3, 2**23
 
 
 class RowSource(Protocol):
@@ -98,27 +100,38 @@ class StreamedRows:
 
 
 class _Staging:
-    """Page-locked memory on the way to a GPU: filled by all cores, sent while the next block is filled."""
+    """Page-locked memory on the way to a GPU: filled by all cores, sent while the next piece is filled.
+
+    Pieces are small enough to be in the processor's cache still when the GPU fetches them.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._buffers: list[Tensor | None] = [None, None]
-        self._sent = [torch.cuda.Event(), torch.cuda.Event()]  # type: ignore[no-untyped-call]
+        self._buffers: list[Tensor] = []
+        self._sent = [torch.cuda.Event() for _ in range(STAGING_BUFFERS)]  # type: ignore[no-untyped-call]
         self._turn = 0
 
     def send(self, tensor: Tensor) -> Tensor:
-        """The tensor on the GPU; the copy is queued, not waited for."""
-        self._turn = 1 - self._turn
+        """The tensor on the GPU; its copies are queued, not waited for."""
+        received = torch.empty(tensor.shape, dtype=tensor.dtype, device=self._device)
+        n_rows = max(1, STAGING_BYTES // max(1, tensor[:1].nbytes))
+        for piece, target in zip(torch.split(tensor, n_rows), torch.split(received, n_rows), strict=True):
+            target.copy_(self._filled(piece), non_blocking=True)
+            self._sent[self._turn].record()
+        return received
+
+    def _filled(self, piece: Tensor) -> Tensor:
+        """The piece in the buffer whose turn it is, once what was in it is on the GPU."""
+        self._turn = (self._turn + 1) % STAGING_BUFFERS
         self._sent[self._turn].synchronize()
-        buffer = self._buffers[self._turn]
-        if buffer is None or buffer.dtype != tensor.dtype or buffer.numel() < tensor.numel():
-            buffer = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=True)
-            self._buffers[self._turn] = buffer
-        filled = buffer[: tensor.numel()].view(tensor.shape)
-        filled.copy_(tensor)
-        sent = filled.to(self._device, non_blocking=True)
-        self._sent[self._turn].record()
-        return sent
+        if not self._buffers or self._buffers[0].numel() < piece.nbytes:
+            torch.cuda.current_stream(self._device).synchronize()
+            self._buffers = [
+                torch.empty(max(STAGING_BYTES, piece.nbytes), dtype=torch.uint8, pin_memory=True)
+                for _ in range(STAGING_BUFFERS)
+            ]
+        buffer = self._buffers[self._turn][: piece.nbytes]
+        return buffer.view(piece.dtype).view(piece.shape).copy_(piece)
 
 
 def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = True) -> RowSource:
