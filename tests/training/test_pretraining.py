@@ -134,7 +134,7 @@ def test_joint_pretraining_takes_larger_steps_where_enough_of_them_remain(n_rows
     assert [options["batch_size"] for options in asked] == [size, 64]
 
 
-@pytest.mark.parametrize(("device", "epochs"), [("cpu", 30), ("cuda", 50)])
+@pytest.mark.parametrize(("device", "epochs"), [("cpu", 30), ("cuda", 150)])
 def test_a_gpu_pretrains_longer_unless_the_epochs_are_given(device, epochs):
     asked = []
     rows = open_rows(np.zeros((10, 4), dtype=np.float32), Scaling.identity(), CPU.device)

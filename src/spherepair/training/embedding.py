@@ -15,7 +15,7 @@ from spherepair.training.hardware import Hardware
 from spherepair.training.rows import RowSource, blocks
 
 #: Rows per block: wide enough for full speed, small enough for the widest layer.
-BLOCK_ROWS = {"cpu": 4096, "cuda": 32_768}
+BLOCK_ROWS = {"cpu": 4096, "cuda": 65_536}
 _SMALLEST_BLOCK = 64
 #: Bytes of results that may wait on a GPU: fetching each block's own would make the host wait for it.
 WAITING_BYTES = 2**26

@@ -38,7 +38,7 @@ CORRUPTION = 0.2
 #: Share of a layer's code that is dropped while that layer is trained by itself.
 HIDDEN_DROPOUT = 0.2
 #: Epochs of joint pretraining unless given, by kind of device.
-EPOCHS = {"cuda": 50, "cpu": 30}
+EPOCHS = {"cuda": 150, "cpu": 30}
 
 
 class DenoisingObjective(Objective):
@@ -135,8 +135,8 @@ def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
 class JointPretraining:
     """The whole denoising autoencoder end to end.
 
-    ``epochs`` are 50 on a GPU and 30 on a processor unless given: more of them still help, most where
-    pairs are few, and take a second on the one and minutes on the other. ``min_steps`` (of all epochs
+    ``epochs`` are 150 on a GPU and 30 on a processor unless given: more of them still help, and take
+    seconds on the one and minutes on the other. ``min_steps`` (of all epochs
     together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120 steps
     only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per row, or
     256 where that would leave fewer than ``min_steps``.

@@ -21,7 +21,7 @@ from spherepair.training.scaling import Scaling
 #: Share of the free GPU memory that the rows may take; the rest is for activations.
 RESIDENT_SHARE = 0.5
 #: Page-locked buffers through which rows pass on their way to a GPU, and the size of one.
-STAGING_BUFFERS, STAGING_BYTES = 3, 2**23
+STAGING_BUFFERS, STAGING_BYTES = 4, 2**24
 
 
 class RowSource(Protocol):
