@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 from spherepair import SpherePair
 from spherepair.errors import ConstraintWarning
 from spherepair.estimators.spherepair_objective import KEPT, SemiSupervisedObjective, SpherePairObjective
+from spherepair.losses import PairGroup
 from spherepair.metrics import clustering_accuracy
 from spherepair.networks import build_autoencoder
 from spherepair.training.batches import Batches, PairTensors
@@ -179,7 +181,7 @@ def test_what_batch_norm_remembers_is_averaged_and_what_it_counts_is_not():
 
 
 class Counting(nn.Module):
-    """A further term that costs a fixed amount."""
+    """A further term of one must-link at a right angle, whose loss is log 2 times its share."""
 
     def __init__(self, cost: float) -> None:
         super().__init__()
@@ -188,8 +190,9 @@ class Counting(nn.Module):
     def on_epoch_start(self, epoch: int, embed: Callable[..., torch.Tensor]) -> None:
         self.seen.append((epoch, embed(torch.arange(2)).shape))
 
-    def loss(self, batch: Any, z: torch.Tensor) -> torch.Tensor:
-        return z.new_tensor(self.cost)
+    def pairs(self, batch: Any, z: torch.Tensor) -> PairGroup:
+        one, other = torch.eye(z.shape[1])[:2]
+        return PairGroup(one[None], other[None], torch.tensor([True]), z.new_full((1,), self.cost))
 
 
 def make_batch(objective: SemiSupervisedObjective) -> Any:
@@ -207,7 +210,8 @@ def test_further_terms_stand_beside_those_of_the_paper_while_training():
     plain = SpherePairObjective(objective.network, omega=2.0, reconstruction_weight=0.1)
     terms = objective.terms(make_batch(objective))
     assert list(terms) == ["pairs", "reconstruction", "one", "other"]
-    assert (terms["one"].item(), terms["other"].item()) == (2.0, 3.0)
+    found = [terms[name].item() / math.log(2.0) for name in ("one", "other")]
+    assert found == pytest.approx([2.0, 3.0])
     for name, term in plain.terms(make_batch(objective)).items():
         assert torch.equal(term, terms[name])
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spherepair.losses import angular_pair_loss, pair_angles
+from spherepair.losses import PairGroup, angular_losses, angular_pair_loss, pair_angles, shares
 
 DEGREES = [0, 20, 40, 60, 90, 120, 150, 180]
 
@@ -123,6 +123,27 @@ def test_all_padding_is_zero_with_zero_gradient():
     loss.backward()
     assert loss.item() == 0.0
     assert left.grad.abs().max() == 0.0
+
+
+def test_groups_taken_at_once_are_the_groups_one_by_one():
+    generator = torch.Generator().manual_seed(4)
+
+    def group(n):
+        left, right = (torch.randn(n, 5, generator=generator).requires_grad_() for _ in range(2))
+        weight = torch.rand(n, generator=generator)
+        return PairGroup(left, right, torch.rand(n, generator=generator) < 0.5, 0.3 * shares(weight)), weight
+
+    groups = [group(n) for n in (7, 0, 3)]
+    together = angular_losses([one for one, _ in groups], omega=1.7)
+    sum(together).backward()
+    for (one, weight), loss in zip(groups, together, strict=True):
+        gradients = [end.grad.clone() for end in one[:2]]
+        one.left.grad = one.right.grad = None
+        alone = 0.3 * angular_pair_loss(one.left, one.right, one.is_must_link, weight=weight, omega=1.7)
+        alone.backward()
+        assert loss.item() == pytest.approx(alone.item(), rel=1e-5)
+        for end, gradient in zip(one[:2], gradients, strict=True):
+            assert torch.allclose(end.grad, gradient, rtol=1e-4, atol=1e-7)
 
 
 @settings(max_examples=50, deadline=None)

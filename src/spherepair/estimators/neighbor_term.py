@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from spherepair.clustering.neighbors import nearest_neighbors
-from spherepair.losses import angular_pair_loss
+from spherepair.losses import PairGroup
 from spherepair.training.batches import Batch
 from spherepair.training.randomness import torch_generator
 
@@ -58,11 +58,12 @@ class NeighborAttraction(nn.Module):
         found = nearest_neighbors(z, self.table.shape[1] - 1, generator=generator)
         self.table[:, 1:] = rows[found.to(rows.device)]
 
-    def loss(self, batch: Batch, z: Tensor) -> Tensor:
-        """Weighted mean of the angular loss over the rows that have companions; ``z`` are all rows."""
+    def pairs(self, batch: Batch, z: Tensor) -> PairGroup:
+        """Must-links between the rows that have companions and those; ``z`` are all rows."""
         left, right = batch.anchors(z), batch.companions(z)
         together = torch.ones(len(left), dtype=torch.bool, device=z.device)
-        return self.weight * angular_pair_loss(left, right, together)
+        share = torch.full((len(left),), self.weight / max(1, len(left)), device=z.device)
+        return PairGroup(left, right, together, share)
 
 
 def sample_rows(n_rows: int, n_most: int, *, seed: int, device: torch.device) -> Tensor:

@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from spherepair.clustering.kmeans import kmeans
 from spherepair.estimators.neighbor_term import MOST_ROWS, Embed, sample_rows
-from spherepair.losses import angular_pair_loss
+from spherepair.losses import PairGroup, shares
 from spherepair.training.batches import Batch, PairTensors
 from spherepair.training.randomness import torch_generator
 
@@ -42,7 +42,7 @@ class PseudoPairs(nn.Module):
     n_rows : int
     pairs : PairTensors
         The true pairs.
-    weight, omega : float
+    weight : float
     n_clusters : int
         Two or more.
     first_epoch : int
@@ -61,7 +61,6 @@ class PseudoPairs(nn.Module):
         pairs: PairTensors,
         *,
         weight: float,
-        omega: float,
         n_clusters: int,
         first_epoch: int,
         seed: int,
@@ -69,8 +68,7 @@ class PseudoPairs(nn.Module):
     ) -> None:
         super().__init__()
         self.weight = weight * min(1.0, FULL_WEIGHT_PAIRS / max(1, len(pairs)))
-        self._omega, self._seed = omega, seed
-        self._n_clusters, self._first = n_clusters, first_epoch
+        self._n_clusters, self._first, self._seed = n_clusters, first_epoch, seed
         self._pairs, self._rows = pairs.to(device), sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
         # Both keep their addresses: captured steps read them.
         self.register_buffer("labels", torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device))
@@ -87,8 +85,8 @@ class PseudoPairs(nn.Module):
         self.agrees.copy_(_agreement(ends, self._pairs, self._n_clusters))
         self.labels[self._rows] = confident_labels(z @ centers.T, KNOWN).to(self.labels.dtype)
 
-    def loss(self, batch: Batch, z: Tensor) -> Tensor:
-        """Weighted mean of the angular loss over all pairs of known rows among the anchors."""
+    def pairs(self, batch: Batch, z: Tensor) -> PairGroup:
+        """All pairs of known rows among the anchors; ``z`` are all rows."""
         rows = batch.anchors(z)[:MOST_ANCHORS]
         labels = self.labels.index_select(0, batch.row_index)[: len(rows)].long()
         n, n_dims = rows.shape
@@ -98,9 +96,7 @@ class PseudoPairs(nn.Module):
         left = rows[:, None].expand(n, n, n_dims).reshape(-1, n_dims)
         right = rows.expand(n, n, n_dims).reshape(-1, n_dims)
         is_must_link = (labels[:, None] == labels).flatten()
-        return self.weight * angular_pair_loss(
-            left, right, is_must_link, weight=counts.flatten().float(), omega=self._omega
-        )
+        return PairGroup(left, right, is_must_link, self.weight * shares(counts.flatten()))
 
 
 def confident_labels(similarity: Tensor, share: float) -> Tensor:

@@ -335,7 +335,6 @@ class SpherePair(EmbeddingClusterer):
                 n_rows,
                 job.pair_tensors(),
                 weight=self.pseudo_pair_weight,
-                omega=self.omega,
                 n_clusters=n_clusters,
                 first_epoch=0 if is_refined else FIRST_EPOCH,
                 seed=seed,

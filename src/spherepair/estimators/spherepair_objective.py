@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair.estimators.neighbor_term import Embed
-from spherepair.losses import angular_pair_loss, reconstruction_loss
+from spherepair.losses import PairGroup, angular_losses, reconstruction_loss, shares
 from spherepair.networks import Autoencoder
 from spherepair.training.batches import Batch
 from spherepair.training.embedding import map_some_rows
@@ -42,16 +42,16 @@ class SpherePairObjective(Objective):
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """Both ends of the pairs and the reconstruction rows go through the encoder in one pass."""
         left, right, rows = batch.split(self.network.encode(batch.x))
-        pairs = angular_pair_loss(
-            left, right, batch.is_must_link, weight=batch.pair_weight, omega=self._omega
-        )
+        given = PairGroup(left, right, batch.is_must_link, shares(batch.pair_weight))
+        further = self.further_pairs(batch, rows)
+        pairs, *others = angular_losses([given, *further.values()], omega=self._omega)
         decoded = self.network.decode(rows)
         error = reconstruction_loss(decoded, batch.rows, weight=batch.row_weight)
         terms = {"pairs": pairs, "reconstruction": self._reconstruction_weight * error}
-        return terms | self.further_terms(batch, rows)
+        return terms | dict(zip(further, others, strict=True))
 
-    def further_terms(self, batch: Batch, rows: Tensor) -> dict[str, Tensor]:
-        """What else is asked of the reconstruction rows, whose embeddings are ``rows``; nothing here."""
+    def further_pairs(self, batch: Batch, rows: Tensor) -> dict[str, PairGroup]:
+        """Pairs of the reconstruction rows, whose embeddings are ``rows``, by name of term; none here."""
         return {}
 
 
@@ -62,8 +62,8 @@ class FurtherTerm(Protocol):
         """Look at the embedding, where it is time to."""
         ...
 
-    def loss(self, batch: Batch, z: Tensor) -> Tensor:
-        """The weighted term; ``z`` are the embeddings of the reconstruction rows."""
+    def pairs(self, batch: Batch, z: Tensor) -> PairGroup:
+        """Pairs that nobody gave, as if somebody had; ``z`` are the embeddings of the reconstruction rows."""
         ...
 
 
@@ -110,11 +110,11 @@ class SemiSupervisedObjective(SpherePairObjective):
         self._take_into_average(state.epoch)
         _copy(self._averages(), self._weights())
 
-    def further_terms(self, batch: Batch, rows: Tensor) -> dict[str, Tensor]:
-        """The further terms, which belong to steps of training and not to the objective as a whole."""
+    def further_pairs(self, batch: Batch, rows: Tensor) -> dict[str, PairGroup]:
+        """Pairs of the further terms, which belong to steps of training, not to the objective as a whole."""
         if not self.training:
             return {}
-        return {name: term.loss(batch, rows) for name, term in self.further.items()}  # type: ignore[operator]
+        return {name: term.pairs(batch, rows) for name, term in self.further.items()}  # type: ignore[operator]
 
     @torch.no_grad()
     def embed(self, index: Tensor) -> Tensor:

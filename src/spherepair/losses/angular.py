@@ -20,10 +20,20 @@ Clustering", NeurIPS 2025.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+
+class PairGroup(NamedTuple):
+    """Pairs that make one term of a loss: ends (n, n_dims), links (n,), and what each counts for (n,)."""
+
+    left: Tensor
+    right: Tensor
+    is_must_link: Tensor
+    share: Tensor
 
 
 def angular_pair_loss(
@@ -60,10 +70,38 @@ def angular_pair_loss(
     >>> round(angular_pair_loss(east, north, torch.tensor([True])).item(), 4)  # -log(1 / 2)
     0.6931
     """
-    if weight is None:
-        weight = left.new_ones(len(left))
-    loss: Tensor = _AngularPairLoss.apply(left, right, is_must_link, weight, omega)  # type: ignore[no-untyped-call]
+    share = shares(left.new_ones(len(left)) if weight is None else weight)
+    (loss,) = angular_losses([PairGroup(left, right, is_must_link, share)], omega=omega)
     return loss
+
+
+def angular_losses(groups: Sequence[PairGroup], *, omega: float = 2.0) -> list[Tensor]:
+    """The SpherePair loss of each group: the sum over its pairs, each times its share.
+
+    All groups are taken at once: on a GPU it is the number of operations that costs, not their size.
+
+    Parameters
+    ----------
+    groups : sequence of PairGroup
+    omega : float, default=2.0
+
+    Returns
+    -------
+    list of scalar Tensors
+        One per group, in float32 or wider.
+    """
+    sizes = [len(group.share) for group in groups]
+    ends = torch.cat([group.left for group in groups] + [group.right for group in groups])
+    is_must_link = torch.cat([group.is_must_link for group in groups])
+    losses: Tensor = _AngularLoss.apply(ends.view(2, sum(sizes), ends.shape[1]), is_must_link, omega)  # type: ignore[no-untyped-call]
+    counted = losses * torch.cat([group.share for group in groups])
+    return [part.sum() for part in torch.split(counted, sizes)]
+
+
+def shares(weight: Tensor) -> Tensor:
+    """What pairs of these weights count for in their mean; nothing where all weights are zero."""
+    wide = _wide(weight)
+    return wide / wide.sum().clamp(min=torch.finfo(wide.dtype).tiny)
 
 
 def pair_angles(left: Tensor, right: Tensor) -> Tensor:
@@ -81,50 +119,50 @@ def pair_angles(left: Tensor, right: Tensor) -> Tensor:
     return 2.0 * torch.atan2((a - b).norm(dim=-1), (a + b).norm(dim=-1))
 
 
-class _AngularPairLoss(torch.autograd.Function):
-    """The weighted mean with its gradient written down, in far fewer kernels than autograd would take.
+class _AngularLoss(torch.autograd.Function):
+    """The loss of every pair, with its gradient written down in far fewer kernels than autograd would take.
 
-    With a, b the unit vectors, d = a - b, s = sin²(theta / 2) = |d|² / 4 and c = cos²(theta / 2),
+    With a, b the unit vectors, d = a - b, s = sin(theta / 2) = |d| / 2 and c = cos(theta / 2) = |a + b| / 2,
 
-        dL / d left = dL / d cos(theta) * (b - cos(theta) a) / |left|,   b - cos(theta) a = 2 s a - d
+        dL / d left = dL / d cos(theta) * (b - cos(theta) a) / |left|,   b - cos(theta) a = 2 s² a - d
 
     where the last form does not cancel for small angles, and
 
-        must-link    dL / d cos(theta) = -1 / (2 c)
-        cannot-link  dL / d cos(theta) = omega cot(omega theta / 2) / sin(theta) inside the zone, else 0
+        must-link    dL / d cos(theta) = -1 / (2 c²)
+        cannot-link  dL / d cos(theta) = omega cot(omega theta / 2) / (2 s c) inside the zone, else 0
     """
 
     @staticmethod
-    def forward(  # noqa: PLR0917
-        ctx: Any, left: Tensor, right: Tensor, is_must_link: Tensor, weight: Tensor, omega: float
-    ) -> Tensor:
-        (a, left_length), (b, right_length) = _unit(left), _unit(right)
-        floor = torch.finfo(a.dtype).eps
-        d = a - b
-        s = (d.square().sum(dim=-1) / 4).clamp(floor, 1.0)
-        c = ((a + b).square().sum(dim=-1) / 4).clamp(floor, 1.0)
-        half_zone = (omega * torch.atan2(s.sqrt(), c.sqrt())).clamp(max=math.pi / 2)
-        loss = torch.where(is_must_link, -c.log(), -2.0 * half_zone.sin().log())
-        share = weight.to(a.dtype) / weight.to(a.dtype).sum().clamp(min=torch.finfo(a.dtype).tiny)
-        ctx.save_for_backward(a, b, d, s, c, half_zone, left_length, right_length, is_must_link, share)
-        ctx.omega, ctx.dtypes = omega, (left.dtype, right.dtype)
-        return torch.dot(loss, share)
+    def forward(ctx: Any, ends: Tensor, is_must_link: Tensor, omega: float) -> Tensor:
+        unit, length = _unit(ends)
+        d = unit[0] - unit[1]
+        floor = math.sqrt(torch.finfo(d.dtype).eps)
+        s = (torch.linalg.vector_norm(d, dim=-1) / 2).clamp_(floor, 1.0)
+        c = (torch.linalg.vector_norm(unit[0] + unit[1], dim=-1) / 2).clamp_(floor, 1.0)
+        half_zone = (omega * torch.atan2(s, c)).clamp_(max=math.pi / 2)
+        ctx.save_for_backward(unit, length, d, s, c, half_zone, is_must_link)
+        ctx.omega, ctx.dtype = omega, ends.dtype
+        return -2.0 * torch.where(is_must_link, c, half_zone.sin()).log_()
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        a, b, d, s, c, half_zone, left_length, right_length, is_must_link, share = ctx.saved_tensors
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
+        unit, length, d, s, c, half_zone, is_must_link = ctx.saved_tensors
         # Outside the zone the cotangent of pi / 2 is zero but for rounding; the comparison makes it so.
-        push = torch.where(half_zone < math.pi / 2, ctx.omega / half_zone.tan() / (2.0 * (s * c).sqrt()), 0.0)
-        slope = torch.where(is_must_link, -0.5 / c, push) * share * upstream[0]
-        twice_s = (2.0 * s)[:, None]
-        left = (slope / left_length)[:, None] * (twice_s * a - d)
-        right = (slope / right_length)[:, None] * (twice_s * b + d)
-        return left.to(ctx.dtypes[0]), right.to(ctx.dtypes[1]), None, None, None
+        push = torch.where(half_zone < math.pi / 2, ctx.omega / (half_zone.tan() * s * c), 0.0)
+        slope = torch.where(is_must_link, -1.0 / c.square(), push) * (0.5 * upstream[0])
+        gradient = unit * (2.0 * s.square())[:, None]
+        gradient[0] -= d
+        gradient[1] += d
+        return gradient.mul_((slope / length)[..., None]).to(ctx.dtype), None, None
 
 
 def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
     """Unit vectors and the lengths they had; a floor keeps a vector of zeros from dividing by zero."""
-    # bfloat16 holds angles to about half a degree only, so angles are always taken in float32.
-    wide = z if z.dtype == torch.float64 else z.float()
+    wide = _wide(z)
     length = torch.linalg.vector_norm(wide, dim=-1).clamp(min=1e-8)
-    return wide / length[:, None], length
+    return wide / length[..., None], length
+
+
+def _wide(x: Tensor) -> Tensor:
+    """In float32 at least: bfloat16 holds angles to about half a degree only."""
+    return x if x.dtype == torch.float64 else x.float()
