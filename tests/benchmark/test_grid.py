@@ -18,6 +18,7 @@ def test_key_of_one_code_never_changes(monkeypatch):
     monkeypatch.setattr(grid, "PROTOCOL", 1)
     monkeypatch.setattr(grid, "__version__", "0.1.0")
     monkeypatch.setattr(grid, "REVISIONS", {})
+    monkeypatch.setattr(grid, "DATA_REVISIONS", {})
     # Written down: with another key every finished run of every folder would be done again.
     assert SPEC.key == "bda3b3afd7dceb5563d8"
 
@@ -29,10 +30,19 @@ def test_other_code_has_other_keys(monkeypatch, what):
     assert not keys & {SPEC.key, content_key({"data": "digits"})}
 
 
-def test_a_revision_concerns_the_runs_of_one_estimator(monkeypatch):
-    other = replace(SPEC, estimator="SpherePair.paper")
+@pytest.mark.parametrize(
+    ("revisions", "change", "other"),
+    [
+        ("REVISIONS", {"SpherePair": -1}, {"estimator": "SpherePair.paper"}),
+        ("DATA_REVISIONS", {"digits": -1}, {"dataset": "mnist"}),
+    ],
+)
+def test_a_revision_concerns_the_runs_of_one_estimator_or_on_one_data_set(
+    monkeypatch, revisions, change, other
+):
+    other = replace(SPEC, **other)
     before = SPEC.key, other.key
-    monkeypatch.setattr(grid, "REVISIONS", {"SpherePair": -1})
+    monkeypatch.setattr(grid, revisions, change)
     assert SPEC.key != before[0]
     assert other.key == before[1]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from spherepair.errors import DeviceMemoryError
 from spherepair.training import rows as rows_module
 from spherepair.training.embedding import map_rows
 from spherepair.training.hardware import Hardware
 from spherepair.training.rows import ResidentRows, StreamedRows, open_rows
-from spherepair.training.scaling import Scaling
+from spherepair.training.scaling import Scaling, learn_scaling
 
 CPU = Hardware(torch.device("cpu"), "float32")
 
@@ -41,6 +42,17 @@ def test_prediction_says_what_to_do_when_nothing_fits():
 
     with pytest.raises(DeviceMemoryError, match="device='cpu'"):
         map_rows(insatiable, make_rows(), CPU)
+
+
+def test_a_gpu_holds_sparse_rows_as_dense_ones(monkeypatch):
+    monkeypatch.setattr(rows_module, "_fits", lambda X, device: True)
+    X = sparse.random(40, 7, density=0.3, format="csr", dtype=np.float32, random_state=0)
+    scaling = learn_scaling(X, "standard")
+    assert isinstance(open_rows(X, scaling, torch.device("meta")), ResidentRows)
+    table = rows_module._scaled_on_device(X, scaling, CPU.device)
+    assert torch.equal(table, open_rows(X.toarray(), scaling, CPU.device).block(0, 40))
+    assert isinstance(open_rows(X, scaling, torch.device("meta"), keep=False), StreamedRows)
+    assert isinstance(open_rows(X, scaling, CPU.device), StreamedRows)
 
 
 def test_a_table_that_does_not_fit_is_streamed(monkeypatch):

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from spherepair.benchmark.environment import PROTOCOL, REVISIONS
+from spherepair.benchmark.environment import DATA_REVISIONS, PROTOCOL, REVISIONS
 from spherepair.benchmark.experiments import DatasetChoice, Experiment, MethodChoice
 from spherepair.errors import InvalidParameterError
 from spherepair.version import __version__
@@ -68,8 +68,11 @@ class RunSpec:
         >>> spec.key == RunSpec("digits", None, "SpherePair", {}, PairChoice(100), seed=1).key
         False
         """
-        revision = REVISIONS.get(self.estimator)
-        return content_key(self.to_dict() | ({} if revision is None else {"revision": revision}))
+        found = {
+            "revision": REVISIONS.get(self.estimator),
+            "data revision": DATA_REVISIONS.get(self.dataset),
+        }
+        return content_key(self.to_dict() | {name: n for name, n in found.items() if n is not None})
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Where rows come from: a table on the device, or a table that is streamed a batch at a time.
 
 A row source answers ``gather(index)`` with scaled float32 rows on the device. Rows that fit stay on
-the device; sparse matrices, memory maps and tables too large for the GPU are read batch by batch.
+the device; memory maps, tables too large for the GPU and, on a processor, sparse matrices are read batch by
+batch.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = Tr
     if isinstance(X, Tensor):
         return ResidentRows(X.to(device), scaling)
     is_cpu = device.type == "cpu"
-    if sparse.issparse(X) or not (is_cpu or (keep and _fits(X, device))):
+    # A GPU holds sparse rows too, and then dense ones: steps that wait for the host cannot be captured.
+    if sparse.issparse(X) if is_cpu else not (keep and _fits(X, device)):
         return StreamedRows(X, scaling, device)
     if is_cpu:
         # torch shares neither read-only arrays (memory maps opened with mode "r") nor reversed ones.
@@ -177,7 +179,7 @@ def _scaled_on_device(X: Any, scaling: Scaling, device: torch.device) -> Tensor:
     """Move a table to the GPU in pieces and scale it there once, so that no step has to."""
     streamed = StreamedRows(X, scaling, device)
     table = torch.empty(X.shape, dtype=torch.float32, device=device)
-    for start, stop in blocks(len(X), max(1, 2**26 // max(1, X.shape[1]))):
+    for start, stop in blocks(X.shape[0], max(1, 2**26 // max(1, X.shape[1]))):
         table[start:stop] = streamed.block(start, stop)
     return table
 
