@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from spherepair import Constraints, SpherePair
-from spherepair.benchmark.pretrained import SharedPretraining
+from spherepair.benchmark.pretrained import SharedPretraining, data_identity
 from spherepair.datasets import load_dataset
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.pretraining import JointPretraining
@@ -41,13 +41,12 @@ def main() -> None:
     (args.out / "pretrained").mkdir(parents=True, exist_ok=True)
     for name in args.data:
         data = load_dataset(name)
-        # Dense on purpose: these are small, and dense rows stay on the GPU.
-        X = data.X_train.toarray() if hasattr(data.X_train, "toarray") else data.X_train
+        X = data.X_train
         kept: dict[str, np.ndarray] = {"n_classes": np.array(len(np.unique(data.y_train)))}
         for seed in args.seeds:
             started, shown = time.perf_counter(), []
             pretraining = SharedPretraining(
-                JointPretraining(epochs=PRETRAINING_EPOCHS), {"dataset": name}, args.out / "pretrained"
+                JointPretraining(epochs=PRETRAINING_EPOCHS), data_identity(name), args.out / "pretrained"
             )
             for n_pairs in args.pairs:
                 run = fit_one(
@@ -69,6 +68,7 @@ def fit_one(
         len(np.unique(y)),
         embedding_dim=dim,
         pretraining=pretraining,
+        must_link_weight=1.0,
         neighbor_weight=0.0,
         pseudo_pair_weight=0.0,
         averaging=False,

@@ -28,7 +28,7 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 from spherepair.benchmark.grid import PairChoice
-from spherepair.benchmark.pretrained import share_pretraining
+from spherepair.benchmark.pretrained import data_identity, share_pretraining
 from spherepair.benchmark.workbench import draw_pairs
 from spherepair.clustering.assigners import KMeansAssigner
 from spherepair.datasets import load_dataset
@@ -255,7 +255,7 @@ def fit(method: str, name: str, data: Any, job: dict[str, Any], *, every: int, o
     settings = CHOSEN.get((method, name), {}) | job["settings"] | variant.settings
     n_clusters = len(np.unique(data.y_train))
     model = kind.paper(n_clusters, random_state=seed, **settings)
-    shared = share_pretraining(model, {"dataset": name, "classes": None}, out / "pretrained")
+    shared = share_pretraining(model, data_identity(name), out / "pretrained")
     watch = Watch(data.X_train, data.y_train, every, model)
     model.set_params(progress=watch)
     pairs = draw_pairs(data.y_train, PairChoice(n_pairs), seed)

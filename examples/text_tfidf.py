@@ -1,4 +1,4 @@
-"""Text: tf-idf rows stay sparse from the vectoriser to the labels.
+"""Text: tf-idf rows are given sparse, as the vectoriser makes them.
 
 The documents are the docstrings of scikit-learn's public functions and classes, without their code
 examples; a document's class is the package it comes from. A small corpus that is there without a

@@ -10,7 +10,7 @@ import torch
 
 from spherepair import Constraints, SpherePair
 from spherepair.benchmark.grid import content_key
-from spherepair.benchmark.pretrained import SharedPretraining, share_pretraining
+from spherepair.benchmark.pretrained import SharedPretraining, data_identity, share_pretraining
 from spherepair.networks import build_autoencoder
 from spherepair.training.hardware import Hardware, choose_hardware
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
@@ -99,6 +99,26 @@ def test_other_kinds_of_device_and_precisions_have_keys_of_their_own(tmp_path, o
         for hardware in (choose_hardware("cpu", "float32"), other)
     )
     assert one != two
+
+
+def test_rows_that_are_prepared_otherwise_have_an_identity_of_their_own(monkeypatch):
+    before = data_identity("mnist")
+    monkeypatch.setattr("spherepair.benchmark.pretrained.DATA_REVISIONS", {"mnist": 1})
+    assert data_identity("mnist") != before
+    assert data_identity("fashion_mnist") != data_identity("fashion_mnist", (0, 1))
+
+
+def test_default_epochs_are_part_of_the_identity_where_they_are_taken(tmp_path, monkeypatch):
+    network = build_autoencoder(4, 2, hidden_dims=(3,), spherical=True)
+    session = SimpleNamespace(seed=0, hardware=choose_hardware("cpu", "float32"))
+
+    def identities():
+        methods = (JointPretraining(), JointPretraining(epochs=3), STACKED)
+        return [SharedPretraining(m, {}, tmp_path, seed=0)._identity(network, session) for m in methods]
+
+    before = identities()
+    monkeypatch.setattr("spherepair.benchmark.pretrained.EPOCHS", {"cpu": 31})
+    assert [one == other for one, other in zip(before, identities(), strict=True)] == [False, True, True]
 
 
 def test_autoencoder_of_other_code_is_made_again(rows, tmp_path, monkeypatch):

@@ -284,12 +284,26 @@ def test_each_term_can_be_left_out(
 )
 def test_weight_of_must_links(given: Any, n_must: int, n_cannot: int, factor: float | None) -> None:
     is_must_link = torch.arange(n_must + n_cannot) < n_must
-    own = torch.rand(len(is_must_link)) + 0.5
+    own = torch.where(is_must_link, 1.0, 1.0 + torch.arange(len(is_must_link)) % 3)
+    own[~is_must_link] /= own[~is_must_link].mean()  # what counts are totals, here the numbers of pairs
     ends = torch.arange(len(is_must_link))
     found = SpherePair(2, must_link_weight=given)._weighted(PairTensors(ends, ends, is_must_link, own)).weight
     assert torch.equal(found[~is_must_link], own[~is_must_link])
     if factor is not None:
         assert torch.allclose(found[is_must_link], factor * own[is_must_link])
+
+
+def test_must_links_are_not_heavier_where_the_number_of_clusters_is_to_be_found() -> None:
+    is_must_link, ends = torch.arange(20) < 5, torch.arange(20)
+    pairs = PairTensors(ends, ends, is_must_link, torch.ones(20))
+    assert torch.equal(SpherePair("auto")._weighted(pairs).weight, pairs.weight)
+    assert not torch.equal(SpherePair(3)._weighted(pairs).weight, pairs.weight)
+
+
+def test_cannot_links_of_weight_zero_do_not_make_must_links_heavier() -> None:
+    is_must_link, ends = torch.arange(20) < 5, torch.arange(20)
+    pairs = PairTensors(ends, ends, is_must_link, is_must_link.float())
+    assert torch.equal(SpherePair(2)._weighted(pairs).weight, pairs.weight)
 
 
 def test_heavier_must_links_are_kept_better(make: Any, X: Any, pairs: Any) -> None:

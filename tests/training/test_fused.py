@@ -5,6 +5,7 @@ In float32: the interpreter has no products of bfloat16.
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair.networks import build_autoencoder
@@ -149,8 +150,49 @@ def test_that_share_of_inputs_is_zeroed_and_of_codes_dropped():
     assert torch.allclose(step._h[1][:, :40].float()[live], code[live] / 0.7, rtol=1e-4, atol=1e-5)
 
 
-def test_padding_stays_zero():
-    _, batches, objective, state = make()
+@pytest.mark.parametrize("recipe", [SGD, ADAM])
+def test_a_chain_goes_on_where_another_was_closed(recipe):
+    """As after an interruption: weights, moments and the count of steps are taken over."""
+
+    def run(*, closes):
+        network, batches, objective, state = make(recipe=recipe)
+        step = fuse(objective, batches, state)
+        for epoch in range(2):
+            if epoch and closes:
+                step.close()
+                step = fuse(objective, batches, state)
+            batches.start_epoch(epoch)
+            step.start_epoch(state.generator)
+            for _ in range(batches.n_steps):
+                step()
+        step.close()
+        return list(network.parameters())
+
+    for broken, whole in zip(run(closes=True), run(closes=False), strict=True):
+        assert torch.allclose(broken, whole, atol=1e-7)
+
+
+def test_what_fails_half_way_leaves_the_network_as_it_was(monkeypatch):
+    from spherepair.training.fused import FusedChain
+
+    def fail(*args):
+        raise RuntimeError("no memory left")
+
+    network, batches, objective, state = make(recipe=ADAM)
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    monkeypatch.setattr(FusedChain, "_prepare", fail)
+    with pytest.raises(RuntimeError, match="no memory left"):
+        fuse(objective, batches, state)
+    for parameter, values in zip(network.parameters(), before, strict=True):
+        assert parameter.is_contiguous()
+        assert torch.equal(parameter, values)
+    counts = {state.optimizer.state[p]["step"].data_ptr() for p in network.parameters()}
+    assert len(counts) == len(before)
+
+
+@pytest.mark.parametrize("recipe", [SGD, ADAM])
+def test_padding_stays_zero(recipe):
+    _, batches, objective, state = make(recipe=recipe)
     batches.start_epoch(0)
     step = fuse(objective, batches, state, corruption=0.2)
     step.start_epoch(state.generator)
@@ -172,6 +214,28 @@ def test_only_what_the_kernels_can_do_is_given_to_them():
     assert not can_fuse(links, batches, Recipe("sgd", clip_norm=1.0), gpu)
     assert not can_fuse(links, batches, sgd, Hardware(torch.device("cuda"), "float32"))
     assert not can_fuse(links, row_batches(batches.rows, batch_size=50, seed=0, stream="s"), sgd, gpu)
+
+
+def test_frozen_layers_are_left_to_autograd(monkeypatch):
+    from spherepair.training import pretraining
+
+    network, batches, objective, _ = make()
+    network.encoder[2].weight.requires_grad_(False)
+    optimizer = SGD.build(objective, CPU)
+    monkeypatch.setattr(pretraining, "can_fuse", lambda *args: True)
+    assert objective.fused_step(optimizer, batches, SGD, CPU) is None
+    assert network.encoder[0].weight.is_contiguous()
+
+
+def test_an_encoder_with_a_pass_of_its_own_is_left_to_autograd():
+    class Own(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x.log1p())
+
+    network, *_ = make()
+    assert DenoisingObjective(network).chain() is not None
+    network.encoder = Own(*network.encoder)
+    assert DenoisingObjective(network).chain() is None
 
 
 def test_layers_without_bias_are_left_to_autograd():

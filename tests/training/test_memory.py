@@ -63,3 +63,47 @@ def test_a_table_that_does_not_fit_is_streamed(monkeypatch):
     monkeypatch.setattr(rows_module, "_scaled_on_device", refuse)
     X = np.ones((5, 2), dtype=np.float32)
     assert isinstance(open_rows(X, Scaling.identity(), torch.device("meta")), StreamedRows)
+
+
+class Event:
+    """A CUDA event: notes that what was recorded has been waited for."""
+
+    def __init__(self):
+        self.is_pending = False
+
+    def record(self):
+        self.is_pending = True
+
+    def synchronize(self):
+        self.is_pending = False
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.arange(600, dtype=np.float32).reshape(100, 6),
+        np.arange(600, dtype=np.float32).reshape(6, 100).T,  # not in one stretch
+        np.arange(600, dtype=np.uint8).reshape(100, 6),
+        np.arange(100, dtype=np.float64).reshape(1, 100),  # a row larger than a piece
+        np.zeros((0, 6), dtype=np.float32),
+    ],
+)
+def test_rows_pass_page_locked_memory_in_pieces(table, monkeypatch):
+    filled = []
+
+    class Buffers(rows_module._Staging):
+        def _filled(self, piece):
+            found = super()._filled(piece)
+            assert not self._sent[self._turn].is_pending  # nothing is overwritten on its way
+            filled.append(len(piece))
+            return found
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(rows_module, "_page_locked", lambda n_bytes: torch.empty(n_bytes, dtype=torch.uint8))
+    monkeypatch.setattr(rows_module, "STAGING_BYTES", 200)
+    staging = Buffers(CPU.device)
+    for _ in range(2):
+        given = torch.from_numpy(table)
+        assert torch.equal(staging.send(given), given)
+    assert sum(filled) == 2 * len(table)
+    assert max(filled) * table[:1].nbytes <= max(200, table[:1].nbytes)

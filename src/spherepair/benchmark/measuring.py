@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.benchmark.environment import DATA_REVISIONS
 from spherepair.benchmark.grid import RunSpec
 from spherepair.benchmark.methods import build_method
-from spherepair.benchmark.pretrained import SharedPretraining, share_pretraining
+from spherepair.benchmark.pretrained import SharedPretraining, data_identity, share_pretraining
 from spherepair.benchmark.snapshots import Snapshots
 from spherepair.benchmark.store import Arrays, Record
 from spherepair.benchmark.workbench import Rows, draw_pairs
@@ -64,8 +63,7 @@ def measure_run(spec: RunSpec, rows: Rows, pretrained: Path) -> Measured:
 def _measure(spec: RunSpec, rows: Rows, pretrained: Path) -> Measured:
     pairs = draw_pairs(rows.y_train, spec.pairs, spec.seed)
     model = build_method(spec.estimator, rows.n_classes, parameters=spec.parameters, seed=spec.seed)
-    data = {"dataset": spec.dataset, "revision": DATA_REVISIONS.get(spec.dataset), "classes": spec.classes}
-    shared = share_pretraining(model, data, pretrained)
+    shared = share_pretraining(model, data_identity(spec.dataset, spec.classes), pretrained)
     snapshots = Snapshots(rows.X_train, rows.y_train) if "snapshots" in spec.measure else None
     if snapshots is not None:
         model.set_params(progress=snapshots.follow(model))

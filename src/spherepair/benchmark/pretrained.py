@@ -16,6 +16,7 @@ from typing import Any
 from torch import nn
 
 from spherepair.benchmark.claims import claim
+from spherepair.benchmark.environment import DATA_REVISIONS
 from spherepair.benchmark.grid import content_key
 from spherepair.errors import ModelFileError
 from spherepair.networks import Autoencoder
@@ -83,12 +84,15 @@ class SharedPretraining:
         manifest = {"identity": identity, "history": own.history, "seconds": self.seconds}
         write_tensor_file(path, manifest, network.state_dict())
 
+    @property
+    def _takes_default_epochs(self) -> bool:
+        return isinstance(self.method, JointPretraining) and self.method.epochs is None
+
     def _identity(self, network: Autoencoder, session: Session) -> dict[str, Any]:
         """All that the weights depend on; the key adds the code."""
         return {
             "data": dict(self.data),
-            "method": repr(self.method),
-            "default epochs": EPOCHS,
+            "method": repr(self.method) + (repr(EPOCHS) if self._takes_default_epochs else ""),
             "network": [[name, list(tensor.shape)] for name, tensor in network.state_dict().items()],
             "spherical": bool(getattr(network, "spherical", False)),
             "seed": session.seed if self.seed is None else self.seed,
@@ -98,6 +102,19 @@ class SharedPretraining:
             # With a seed of its own every layer is drawn anew, so where it started does not matter.
             "start": _digest(network) if self.seed is None else None,
         }
+
+
+def data_identity(dataset: str, classes: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """What names the rows of a data set, or of some of its classes, as they are prepared now.
+
+    Examples
+    --------
+    >>> data_identity("mnist")
+    {'dataset': 'mnist', 'classes': None}
+    """
+    revision = DATA_REVISIONS.get(dataset)
+    named = {"dataset": dataset, "classes": classes}
+    return named if revision is None else {**named, "revision": revision}
 
 
 def share_pretraining(model: Any, data: Mapping[str, Any], folder: Path) -> SharedPretraining | None:

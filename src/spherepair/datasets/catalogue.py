@@ -25,7 +25,7 @@ class DatasetSpec:
         "pixels": official split, times 0.02. "standardise": pooled, stratified 80/20 split with
         seed 0, zero mean and unit variance on the training part. "as stored": nothing is done.
         "tf-idf": documents to tf-idf of the 2,000 most frequent words of the training part, rows of
-        length √2,000.
+        mean square one.
     files : tuple of str
         File names looked for, the preferred one first.
     stored : str

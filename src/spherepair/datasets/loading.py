@@ -78,7 +78,7 @@ def load_dataset(
         "paper" splits and scales as in the paper's experiments: MNIST and FashionMNIST times 0.02;
         CIFAR, STL-10, ImageNet-10 and RCV1-10 pooled, split 80/20 (stratified, seed 0) and
         standardised on the training part; documents as tf-idf of the 2,000 most frequent words,
-        rows of the length √2,000. "raw" keeps the stored split and values: bytes for pixels, unscaled
+        rows of mean square one. "raw" keeps the stored split and values: bytes for pixels, unscaled
         features, the documents themselves.
     classes : sequence of int, optional
         Keep the rows of these classes only, before anything is split or fitted.

@@ -107,8 +107,9 @@ def _tf_idf(parts: Prepared, *, stop_words: str | None) -> Prepared:
         train = vectorizer.fit_transform(parts.X_train)
     except ValueError as error:
         raise InvalidDataError(f"the documents hold no words to count: {error}") from error
-    # Unit rows over 2,000 words are a thousand times too small for a rate that was chosen for pixels, so
-    # they are scaled as in the text files that go round since DEC (Xie 2016): a mean square of one.
+    # The mean square of unit rows over 2,000 words is thousands of times less than that of pixels, for which
+    # rates and weights were chosen; so they are scaled as in the text files that go round since DEC (Xie
+    # 2016): a mean square of one.
     factor = np.float32(np.sqrt(train.shape[1]))
     return _replace_rows(parts, factor * train.tocsr(), factor * vectorizer.transform(parts.X_test).tocsr())
 

@@ -64,8 +64,9 @@ class SpherePair(EmbeddingClusterer):
     clustering : {"kmeans", "ward"} or scikit-learn clusterer, default="kmeans"
         What cuts the embedding into clusters.
     must_link_weight : float or "auto", default="auto"
-        Weight of a must-link against a cannot-link. Of random pairs most are cannot-links, which say less;
-        ``"auto"`` is the square root of how many of them there are for each must-link, one at least.
+        What the weight of must-links is multiplied by. Of random pairs most are cannot-links, which say less
+        each; ``"auto"`` is the square root of how much more weight they have together, one at least, and
+        one where the number of clusters is to be found: there the geometry of all pairs is the evidence.
     neighbor_weight : float, default=0.2
         Weight of the attraction between rows that were neighbours before training on pairs; without effect
         where there is no pretraining.
@@ -370,8 +371,10 @@ class SpherePair(EmbeddingClusterer):
         """The pairs with the weight of must-links against cannot-links in theirs."""
         factor = self.must_link_weight
         if factor == "auto":
-            n_must = int(pairs.is_must_link.sum())
-            factor = max(1.0, math.sqrt((len(pairs) - n_must) / max(1, n_must)))
+            must = float(pairs.weight[pairs.is_must_link].sum())
+            cannot = float(pairs.weight[~pairs.is_must_link].sum())
+            is_lopsided = 0 < must < cannot and self.n_clusters != "auto"
+            factor = math.sqrt(cannot / must) if is_lopsided else 1.0
         return replace(pairs, weight=torch.where(pairs.is_must_link, float(factor), 1.0) * pairs.weight)
 
     def _steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:

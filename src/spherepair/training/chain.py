@@ -23,6 +23,8 @@ Activation = Literal["linear", "relu", "dropped relu", "sphere"]
 
 #: Rows and columns of the blocks in which the kernels work.
 TILE = 64
+#: Entries of a weight matrix, padded, that a 32-bit offset reaches.
+LARGEST = 2**30
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def can_fuse(links: Sequence[Link], batches: Batches, recipe: Recipe, hardware: 
         and recipe.clip_norm is None
         and whole_tiles
         and all(width <= TILE for width in embeddings)
+        and all(link.layer.weight.numel() < LARGEST for link in links)
         and find_spec("triton") is not None
     )
 

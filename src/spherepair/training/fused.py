@@ -80,6 +80,15 @@ class FusedChain:
         widths = [links[0].layer.in_features, *(link.layer.out_features for link in links)]
         self._widths = [_padded(width) for width in widths]
         self._weights = _Storage(links, self._widths, optimizer, dtype)
+        try:
+            self._prepare(n, device)
+        except Exception:
+            self.close()
+            raise
+
+    def _prepare(self, n: int, device: torch.device) -> None:
+        """Make buffers and launches; compile all kernels and run one that fills buffers: failures show."""
+        batches = self._batches
         # The noisy rows have a second place, at the end, for every other step.
         self._h = _blocks(n, [*self._widths[:-1], self._widths[0]], self._weights.half[0])
         self._other = n * sum(self._widths[:-1])
@@ -94,16 +103,8 @@ class FusedChain:
         self._launches = list(self._step())
         self._gather = self._update(with_weights=False)
         if device.type == "cuda":
-            self._compile()
-
-    def _compile(self) -> None:
-        """Compile all kernels and run one that only fills buffers: a failure shows here."""
-        try:
             _compile_together(self._launches)
             self._gather()
-        except Exception:
-            self.close()
-            raise
 
     def start_epoch(self, generator: torch.Generator) -> None:
         """Draw the seed of the noise, weigh the rows of the plan and gather those of the first step."""
@@ -221,6 +222,7 @@ class _Storage:
         self.offsets = [sum(sizes[:i]) for i in range(len(sizes))]
         self.flat = torch.zeros(sum(sizes), device=links[0].layer.weight.device)
         self.moments = [torch.zeros_like(self.flat) for _ in optimizer.remembers]
+        self.flat_half = torch.zeros_like(self.flat, dtype=dtype)
         self.count = torch.zeros((), device=self.flat.device)
         for i, (link, n_in, n_out) in enumerate(zip(links, widths[:-1], widths[1:], strict=True)):
             for parameter, begin, width in (
@@ -228,7 +230,7 @@ class _Storage:
                 (link.layer.bias, self.offsets[i] + n_in * n_out, 1),
             ):
                 self._adopt(cast(nn.Parameter, parameter), begin, n_out, width)
-        self.flat_half = self.flat.to(dtype, copy=True)
+        self.flat_half.copy_(self.flat)
         ends = [
             o + n_in * n_out for o, n_in, n_out in zip(self.offsets, widths[:-1], widths[1:], strict=True)
         ]

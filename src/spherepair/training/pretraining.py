@@ -9,7 +9,7 @@ with momentum 0.9 and a rate of 0.1 that falls tenfold every 100 epochs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from torch.nn import functional as F  # noqa: N812
 from spherepair.errors import InvalidParameterError
 from spherepair.losses import reconstruction_loss
 from spherepair.networks.autoencoder import Autoencoder
-from spherepair.networks.mlp import linear_layers
+from spherepair.networks.mlp import MLP, linear_layers
 from spherepair.training.batches import Batch, Batches, row_batches
 from spherepair.training.chain import Activation, Link, can_fuse
 from spherepair.training.engine import Objective, Recipe, Step, TrainingState
@@ -37,8 +37,11 @@ logger = logging.getLogger(__name__)
 CORRUPTION = 0.2
 #: Share of a layer's code that is dropped while that layer is trained by itself.
 HIDDEN_DROPOUT = 0.2
-#: Epochs of joint pretraining unless given, by kind of device.
-EPOCHS = {"cuda": 150, "cpu": 30}
+#: Epochs of joint pretraining unless given: where a GPU takes fused steps, on other GPUs, on a processor.
+EPOCHS = {"fused": 150, "cuda": 50, "cpu": 30}
+
+
+JOINT_STAGE = "pretraining"
 
 
 class DenoisingObjective(Objective):
@@ -67,11 +70,9 @@ class DenoisingObjective(Objective):
     ) -> Step | None:
         """All Linear layers in few kernels on a GPU."""
         links = self.chain()
-        if (
-            links is None
-            or not isinstance(optimizer, SGD | Adam)
-            or not can_fuse(links, batches, recipe, hardware)
-        ):
+        if links is None or not can_fuse(links, batches, recipe, hardware):
+            return None
+        if not isinstance(optimizer, SGD | Adam) or not _are_trained(links, optimizer):
             return None
         try:
             from spherepair.training.fused import FusedChain
@@ -87,6 +88,11 @@ class DenoisingObjective(Objective):
         except Exception as error:  # Triton raises what its compilers raise
             logger.info("the fused step cannot be compiled here (%s); using autograd", error)
             return None
+
+    def can_fuse(self, batches: Batches, recipe: Recipe, hardware: Hardware) -> bool:
+        """Whether there are kernels for the whole of a step."""
+        links = self.chain()
+        return links is not None and can_fuse(links, batches, recipe, hardware)
 
     def chain(self) -> list[Link] | None:
         """The network as a chain of Linear layers; ``None`` where it is not one."""
@@ -135,11 +141,11 @@ def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
 class JointPretraining:
     """The whole denoising autoencoder end to end.
 
-    ``epochs`` are 150 on a GPU and 30 on a processor unless given: more of them still help, and take
-    seconds on the one and minutes on the other. ``min_steps`` (of all epochs
-    together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120 steps
-    only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per row, or
-    256 where that would leave fewer than ``min_steps``.
+    ``epochs`` are 150 where a GPU has kernels for it, 50 on other GPUs and 30 on a processor unless given:
+    more of them still help, and take seconds on the one and minutes on the other. ``min_steps`` (of all
+    epochs together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120
+    steps only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per
+    row, or 256 where that would leave fewer than ``min_steps``.
     """
 
     epochs: int | None = None
@@ -149,23 +155,29 @@ class JointPretraining:
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place."""
-        stage = "pretraining"
-        epochs = (
-            EPOCHS.get(session.hardware.device.type, EPOCHS["cpu"]) if self.epochs is None else self.epochs
-        )
-        is_large = rows.n_rows * epochs >= 512 * self.min_steps
+        objective, recipe = DenoisingObjective(network), Recipe(learning_rate=self.learning_rate)
+        epochs, kind = self.epochs, session.hardware.device.type
+        if epochs is None:
+            is_fused = kind == "cuda" and objective.can_fuse(
+                self._batches(rows, EPOCHS["fused"], session.seed), recipe, session.hardware
+            )
+            epochs = EPOCHS["fused"] if is_fused else EPOCHS.get(kind, EPOCHS["cpu"])
         session.run_stage(
-            DenoisingObjective(network),
-            row_batches(
-                rows,
-                batch_size=self.batch_size or (512 if is_large else 256),
-                min_steps=-(-self.min_steps // epochs),
-                seed=session.seed,
-                stream=stage,
-            ),
-            stage=stage,
-            recipe=Recipe(learning_rate=self.learning_rate),
+            objective,
+            self._batches(rows, epochs, session.seed),
+            stage=JOINT_STAGE,
+            recipe=recipe,
             max_epochs=epochs,
+        )
+
+    def _batches(self, rows: RowSource, epochs: int, seed: int) -> Batches:
+        is_large = rows.n_rows * epochs >= 512 * self.min_steps
+        return row_batches(
+            rows,
+            batch_size=self.batch_size or (512 if is_large else 256),
+            min_steps=-(-self.min_steps // epochs),
+            seed=seed,
+            stream=JOINT_STAGE,
         )
 
 
@@ -259,7 +271,16 @@ def _is_mirrored(network: Autoencoder) -> bool:
     down = [(layer.in_features, layer.out_features) for layer in linear_layers(network.encoder)]
     up = [(layer.out_features, layer.in_features) for layer in linear_layers(network.decoder)]
     kinds = [type(layer) for layer in network.encoder.children()]
-    return down == up[::-1] and kinds == [nn.Linear, nn.ReLU] * (len(down) - 1) + [nn.Linear]
+    # A class of the user's own may do anything between these layers.
+    is_plain = type(network.encoder) in (MLP, nn.Sequential) and type(network.decoder) is MLP
+    return is_plain and down == up[::-1] and kinds == [nn.Linear, nn.ReLU] * (len(down) - 1) + [nn.Linear]
+
+
+def _are_trained(links: Sequence[Link], optimizer: Optimizer) -> bool:
+    """Whether the optimiser has all weights and biases of the chain: none of them is frozen."""
+    return all(
+        parameter in optimizer.state for link in links for parameter in (link.layer.weight, link.layer.bias)
+    )
 
 
 def _require_mirrored(network: Autoencoder) -> None:

@@ -108,7 +108,7 @@ class _Staging:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._buffers: list[Tensor] = []
+        self._buffers = [torch.empty(0, dtype=torch.uint8)] * STAGING_BUFFERS
         self._sent = [torch.cuda.Event() for _ in range(STAGING_BUFFERS)]  # type: ignore[no-untyped-call]
         self._turn = 0
 
@@ -125,14 +125,14 @@ class _Staging:
         """The piece in the buffer whose turn it is, once what was in it is on the GPU."""
         self._turn = (self._turn + 1) % STAGING_BUFFERS
         self._sent[self._turn].synchronize()
-        if not self._buffers or self._buffers[0].numel() < piece.nbytes:
-            torch.cuda.current_stream(self._device).synchronize()
-            self._buffers = [
-                torch.empty(max(STAGING_BYTES, piece.nbytes), dtype=torch.uint8, pin_memory=True)
-                for _ in range(STAGING_BUFFERS)
-            ]
+        if self._buffers[self._turn].numel() < piece.nbytes:
+            self._buffers[self._turn] = _page_locked(piece.nbytes)
         buffer = self._buffers[self._turn][: piece.nbytes]
         return buffer.view(piece.dtype).view(piece.shape).copy_(piece)
+
+
+def _page_locked(n_bytes: int) -> Tensor:
+    return torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True)
 
 
 def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = True) -> RowSource:
