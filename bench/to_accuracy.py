@@ -28,14 +28,14 @@ from spherepair.training.hardware import choose_hardware
 
 
 @torch.no_grad()
-def plain_accuracy(network: PlainAutoencoder, data: object, X: np.ndarray, X_test: np.ndarray) -> float:
+def plain_accuracy(network: PlainAutoencoder, X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> float:
     device = next(network.parameters()).device
     codes = [
         torch.cat([F.normalize(network.encoder(part.to(device)), dim=1) for part in rows.split(8192)])
         for rows in (torch.from_numpy(X), torch.from_numpy(X_test))
     ]
     cut = KMeans(10, n_init=5, random_state=0).fit(codes[0].cpu().numpy())
-    return 100 * clustering_accuracy(data.y_test, cut.predict(codes[1].cpu().numpy()))
+    return 100 * clustering_accuracy(y_test, cut.predict(codes[1].cpu().numpy()))
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
             for _ in range(args.look_every):
                 pairs_epoch(network, X, listed, optimizer)
             spent, epoch = spent + time.perf_counter() - started, epoch + args.look_every
-            found = plain_accuracy(network, data, X, X_test)
+            found = plain_accuracy(network, X, X_test, data.y_test)
             best = max(best, found)
             print(f"  plain: {epoch} epochs on pairs, {found:.1f} % after {spent:.0f} s", flush=True)
         verdict = "" if best >= aim else f"not reached (best {best:.1f} %), so at least "

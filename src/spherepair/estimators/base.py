@@ -294,8 +294,7 @@ class DeepConstrainedClusterer(
                 f"n_clusters={self.n_clusters} is more than the {table.shape[0]} rows of X."
             )
         self._hardware = choose_hardware(self.device, self.precision)
-        if self._hardware.precision == "mixed":
-            load_kernels_ahead()
+        load_kernels_ahead(self._hardware)
         self._seed = resolve_seed(self.random_state)
         self._scaling = learn_scaling(table, self.scaling)
         self._embedding_dim = self._choose_embedding_dim(table.shape[1])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -25,6 +24,7 @@ from torch.nn import functional as F  # noqa: N812
 from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import Job
 from spherepair.estimators.embedding import EmbeddingClusterer
+from spherepair.estimators.must_link_weight import rarity_factor, weigh_must_links
 from spherepair.estimators.neighbor_term import NeighborAttraction
 from spherepair.estimators.parameters import CUTTING_PARAMETERS
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
@@ -369,13 +369,9 @@ class SpherePair(EmbeddingClusterer):
 
     def _weighted(self, pairs: PairTensors) -> PairTensors:
         """The pairs with the weight of must-links against cannot-links in theirs."""
-        factor = self.must_link_weight
-        if factor == "auto":
-            must = float(pairs.weight[pairs.is_must_link].sum())
-            cannot = float(pairs.weight[~pairs.is_must_link].sum())
-            is_lopsided = 0 < must < cannot and self.n_clusters != "auto"
-            factor = math.sqrt(cannot / must) if is_lopsided else 1.0
-        return replace(pairs, weight=torch.where(pairs.is_must_link, float(factor), 1.0) * pairs.weight)
+        if self.must_link_weight != "auto":
+            return weigh_must_links(pairs, float(self.must_link_weight))
+        return pairs if self.n_clusters == "auto" else weigh_must_links(pairs, rarity_factor(pairs))
 
     def _steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
         """Whole passes over the pairs, as many as ``min_steps`` needs; no step is left without pairs."""

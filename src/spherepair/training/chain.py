@@ -51,8 +51,10 @@ def can_fuse(links: Sequence[Link], batches: Batches, recipe: Recipe, hardware: 
     )
 
 
-def load_kernels_ahead() -> None:
+def load_kernels_ahead(hardware: Hardware) -> None:
     """Begin to load Triton, which takes a second, while the host is busy with the rows."""
+    if hardware.precision != "mixed":
+        return
 
     def load() -> None:
         with suppress(Exception):  # whoever needs it will see the error

@@ -1,8 +1,9 @@
 """The Triton kernels of ``training/fused.py``: tiles of T x T, all widths whole tiles, no masks.
 
-``cursor`` holds the number of the step on the device. The last :func:`backward` of a step moves it on, and
-:func:`update` gathers the rows of the next step while it waits for memory. The noisy rows therefore have two
-places: those of odd steps lie ``other`` numbers behind those of even ones.
+``cursor`` holds the number of the step in its epoch and ``count`` that of all steps, both on the device. The
+last :func:`backward` of a step moves them on, and :func:`update` gathers the rows of the next step while it
+waits for memory. The noisy rows therefore have two places: those of odd steps lie ``other`` numbers behind
+those of even ones.
 Activations: 0 linear, 1 ReLU, 2 ReLU and dropout, 3 the sphere.
 """
 
