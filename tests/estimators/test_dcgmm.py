@@ -21,6 +21,7 @@ from spherepair.estimators.mixture_start import AutoencodingObjective, fit_mixtu
 from spherepair.networks.mixture import MixtureVAE
 from spherepair.training.batches import Batch
 from spherepair.training.hardware import Hardware
+from spherepair.training.optimizers import Adam
 from spherepair.training.rows import ResidentRows
 from spherepair.training.scaling import Scaling
 
@@ -75,8 +76,10 @@ def terms(objective: DCGMMObjective, batch: Batch, seed: int = 5) -> dict[str, t
 
 def row_bound(network: MixtureVAE, x: torch.Tensor, eps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Negative evidence bound of one row and its responsibilities, in torch's own distributions."""
-    hidden = F.relu(network.hidden[0](x / network.ceiling))
-    mean, v = network.mean_head(hidden), network.variance_head(hidden)
+    first, last = network.encoder[0], network.encoder[2]
+    hidden = F.relu(first(x / network.ceiling))
+    mean = hidden @ last.weight[:D].T + last.bias[:D]
+    v = hidden @ last.weight[D:].T + last.bias[D:]
     z = mean + (v / 2).exp() * eps
     components = [
         Independent(Normal(m, (log_s.exp() + 1e-7).sqrt()), 1)
@@ -199,7 +202,15 @@ def test_pretraining_is_a_plain_autoencoder_of_the_mean():
     expected = -(wanted * p.log() + (1 - wanted) * (1 - p).log())[:5].mean()
     assert objective.terms(batch)["reconstruction"].item() == pytest.approx(expected.item(), rel=1e-9)
     trained = {id(p) for group, _ in objective.parameter_groups() for p in group}
-    assert not trained & {id(p) for p in [*network.variance_head.parameters(), network.centers]}
+    assert id(network.centers) not in trained
+    optimizer = Adam(objective.parameter_groups(), torch.device("cpu"))
+    optimizer.set_rate(0.1)
+    before = network.encoder[-1].weight.detach().clone()
+    objective.terms(batch)["reconstruction"].backward()
+    optimizer.step()
+    means, variances = (network.encoder[-1].weight.detach() != before).chunk(2)
+    assert means.any()
+    assert not variances.any()
 
 
 def make_job(n_rows: int, n_pairs: int) -> Job:

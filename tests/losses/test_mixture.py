@@ -9,31 +9,42 @@ import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
 from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
+from spherepair.losses.pair_likelihood import weighted_mean
 
 N, K, D = 5, 3, 2
 
 
 def parts(seed: int = 0) -> dict[str, torch.Tensor]:
-    """Means, log-variances, logits of the responsibilities, centres and variances, in float64."""
+    """Draws, means, log-variances, logits, centres and log-variances of the components, in float64."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = {"mean": (N, D), "v": (N, D), "logits": (N, K), "centers": (K, D), "log_s": (K, D)}
+    shapes = {"z": (N, D), "mean": (N, D), "v": (N, D), "logits": (N, K), "centers": (K, D), "log_s": (K, D)}
     return {k: torch.randn(s, generator=generator, dtype=torch.float64) for k, s in shapes.items()}
 
 
-def divergence(p: dict[str, torch.Tensor], weight: torch.Tensor | None = None) -> torch.Tensor:
+ARGUMENTS = ("z", "mean", "v", "centers", "log_s")
+
+
+def both(p: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits and divergences of all rows."""
     precisions = (-p["log_s"]).exp()
-    squares = (p["mean"][:, None] - p["centers"]).square() * precisions
-    mean_logits = 0.5 * (precisions.log().sum(dim=1) - squares.sum(dim=2))
-    return mixture_divergence(
-        p["logits"], p["v"], mean_logits=mean_logits, precisions=precisions, weight=weight
-    )
+    return mixture_divergence(p["z"], p["mean"], p["v"], centers=p["centers"], precisions=precisions)
+
+
+def divergence(p: dict[str, torch.Tensor], weight: torch.Tensor | None = None) -> torch.Tensor:
+    return weighted_mean(both(p)[1], weight)
+
+
+def literal_logits(p: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Log-densities of the draws under the components, by torch's own."""
+    components = Independent(Normal(p["centers"], (p["log_s"] / 2).exp()), 1)
+    return components.log_prob(p["z"][:, None]) + D / 2 * math.log(2 * math.pi)
 
 
 def literal_divergence(p: dict[str, torch.Tensor]) -> torch.Tensor:
     """Row by row and cluster by cluster: E[log q(z|x) + log q(c|x) - log p(z|c) - log p(c)]."""
     total = torch.zeros((), dtype=torch.float64)
     for i in range(N):
-        g = p["logits"][i].softmax(dim=0)
+        g = literal_logits(p)[i].softmax(dim=0)
         for c in range(K):
             answer = Independent(Normal(p["mean"][i], (p["v"][i] / 2).exp()), 1)
             component = Independent(Normal(p["centers"][c], (p["log_s"][c] / 2).exp()), 1)
@@ -43,7 +54,7 @@ def literal_divergence(p: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def test_divergence_and_its_gradients_are_those_of_the_literal_formula():
-    ours, theirs = ({k: v.requires_grad_() for k, v in parts().items()} for _ in range(2))
+    ours, theirs = ({k: parts()[k].requires_grad_() for k in ARGUMENTS} for _ in range(2))
     found, expected = divergence(ours), literal_divergence(theirs)
     found.backward()
     expected.backward()
@@ -52,12 +63,19 @@ def test_divergence_and_its_gradients_are_those_of_the_literal_formula():
         torch.testing.assert_close(value.grad, theirs[name].grad, rtol=1e-9, atol=1e-12)
 
 
-def test_divergence_gradient_matches_finite_differences():
-    inputs = {k: v.requires_grad_() for k, v in parts(1).items()}
+def test_logits_are_the_log_densities_of_the_draws():
+    torch.testing.assert_close(both(parts())[0], literal_logits(parts()), rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_match_finite_differences_through_both_results():
+    inputs = {k: parts(1)[k].requires_grad_() for k in ARGUMENTS}
     weight = torch.tensor([1.0, 0.0, 2.0, 1.0, 0.5], dtype=torch.float64)
-    assert torch.autograd.gradcheck(
-        lambda *values: divergence(dict(zip(inputs, values, strict=True)), weight), tuple(inputs.values())
-    )
+
+    def mixed(*values: torch.Tensor) -> torch.Tensor:
+        logits, divergences = both(dict(zip(inputs, values, strict=True)))
+        return (weight * divergences).sum() + logits.softmax(dim=1)[:, 0].sum()
+
+    assert torch.autograd.gradcheck(mixed, tuple(inputs.values()))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -69,7 +87,6 @@ def test_divergence_is_zero_where_the_answer_is_the_prior():
     p = parts()
     p["mean"], p["v"] = p["centers"][:1].expand(N, D), p["log_s"][:1].expand(N, D)
     p["centers"], p["log_s"] = p["centers"][:1].expand(K, D), p["log_s"][:1].expand(K, D)
-    p["logits"] = torch.zeros(N, K, dtype=torch.float64)
     assert divergence(p).item() == pytest.approx(0.0, abs=1e-12)
 
 
@@ -83,9 +100,9 @@ def test_padding_rows_take_no_part_in_the_divergence():
 @pytest.mark.parametrize("size", [0.0, 1e2, 1e8])
 def test_sure_responsibilities_have_finite_gradients(size):
     p = {k: v.float() for k, v in parts().items()}
-    p["logits"] = (size * p["logits"].sign()).requires_grad_()
+    p["z"] = (size * p["z"].sign()).requires_grad_()
     divergence(p).backward()
-    assert torch.isfinite(p["logits"].grad).all()
+    assert torch.isfinite(p["z"].grad).all()
 
 
 def literal_pair_loss(a: torch.Tensor, b: torch.Tensor, links: list[bool]) -> torch.Tensor:

@@ -56,8 +56,12 @@ def test_rows_are_divided_by_the_ceiling():
 
 def test_weights_are_glorots_and_biases_zero():
     network = make()
-    assert all((layer.bias == 0).all() for layer in (network.mean_head, network.variance_head))
-    assert network.mean_head.weight.abs().max() <= math.sqrt(6 / (5 + 2))
+    last = network.encoder[-1]
+    assert (last.bias == 0).all()
+    means, variances = last.weight.chunk(2)
+    assert not torch.equal(means, variances)
+    for half in (means, variances):  # each a layer of two units
+        assert 0.6 * math.sqrt(6 / (5 + 2)) < half.abs().max() <= math.sqrt(6 / (5 + 2))
 
 
 def test_same_generator_same_weights():

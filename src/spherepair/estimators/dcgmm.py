@@ -26,6 +26,7 @@ from spherepair.estimators.base import Job
 from spherepair.estimators.mixture_start import AutoencodingObjective, fit_mixture, pixel_ceiling
 from spherepair.estimators.parameters import AT_LEAST_ONE, NOT_NEGATIVE, hidden_sizes
 from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
+from spherepair.losses.pair_likelihood import weighted_mean
 from spherepair.networks.mixture import MixtureVAE
 from spherepair.training.batches import Batch, Batches, PairTensors, row_batches
 from spherepair.training.embedding import map_rows
@@ -64,20 +65,17 @@ class DCGMMObjective(AssigningObjective):
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """The evidence bound of all rows of the batch, and the agreement of pairs where it has some."""
-        is_real = (batch.pair_weight > 0).float()
-        weight = torch.cat([is_real, is_real, batch.row_weight])
-        mean, log_variance = self.network.distribution(batch.x)
+        weight = batch.row_weight
+        if batch.part == PAIRS:
+            weight = (batch.pair_weight > 0).float().repeat(2)
+        target = batch.x / self.network.ceiling
+        mean, log_variance = self.network.distribution(target)
         z = self._sample(mean, log_variance)
-        logits, mean_logits = self.network.logits(torch.cat([z, mean])).chunk(2)
-        decoded, target = self.network.decode(z), batch.x / self.network.ceiling
-        error = row_error(decoded, target, weight=weight, is_bernoulli=self._is_bernoulli)
-        divergence = mixture_divergence(
-            logits,
-            log_variance,
-            mean_logits=mean_logits,
-            precisions=self.network.precisions(),
-            weight=weight,
+        error = row_error(self.network.decode(z), target, weight=weight, is_bernoulli=self._is_bernoulli)
+        logits, divergences = mixture_divergence(
+            z, mean, log_variance, centers=self.network.centers, precisions=self.network.precisions()
         )
+        divergence = weighted_mean(divergences, weight)
         if batch.part == ROWS:
             return {"reconstruction": error, "divergence": divergence}
         left, right, _ = batch.split(logits)

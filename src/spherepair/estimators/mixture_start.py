@@ -41,13 +41,14 @@ class AutoencodingObjective(Objective):
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """One term, the error of a feature: the published rate was chosen for their mean."""
-        decoded, target = self.network.decode(self.network.encode(batch.x)), batch.x / self.network.ceiling
+        target = batch.x / self.network.ceiling
+        decoded = self.network.decode(self.network.distribution(target)[0])
         error = row_error(decoded, target, weight=batch.row_weight, is_bernoulli=self._is_bernoulli)
         return {"reconstruction": error / batch.x.shape[1]}
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
-        """All but the variance head and the mixture, which have no part in this stage."""
-        parts = (self.network.hidden, self.network.mean_head, self.network.decoder)
+        """All but the mixture; what the encoder says of variances has no gradient in this stage."""
+        parts = (self.network.encoder, self.network.decoder)
         return [([parameter for part in parts for parameter in part.parameters()], 1.0)]
 
 

@@ -19,9 +19,11 @@ Gaussian mixture model for constrained clustering", NeurIPS 2021.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair.losses.pair_likelihood import weighted_mean
@@ -29,45 +31,81 @@ from spherepair.losses.reconstruction import reconstruction_loss
 
 
 def mixture_divergence(
-    logits: Tensor,
-    log_variance: Tensor,
-    *,
-    mean_logits: Tensor,
-    precisions: Tensor,
-    weight: Tensor | None = None,
-) -> Tensor:
-    """Weighted mean over rows of KL[q(z, c | x) || p(z, c)].
+    z: Tensor, mean: Tensor, log_variance: Tensor, *, centers: Tensor, precisions: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Responsibilities as unnormalised logarithms, and KL[q(z, c | x) || p(z, c)] of every row.
 
     Parameters
     ----------
-    logits : Tensor of shape (n, n_clusters)
-        Responsibilities (g) as unnormalised logarithms.
-    log_variance : Tensor of shape (n, n_dims)
-        Of the encoder's answer (v).
-    mean_logits : Tensor of shape (n, n_clusters)
-        log N(m; μ_c, s_c) at the mean of the encoder's answer, without the constant -D/2 log 2π.
-    precisions : Tensor of shape (n_clusters, n_dims)
-        Inverse variances of the components (1/s).
-    weight : Tensor of shape (n,), optional
-        Rows of weight zero (padding) take no part in the mean.
+    z, mean, log_variance : Tensor of shape (n, n_dims)
+        A draw from the encoder's answer, whose responsibilities (g) count, and the answer itself (m, v).
+    centers, precisions : Tensor of shape (n_clusters, n_dims)
+        Of the components (μ, 1/s).
 
     Returns
     -------
-    Tensor, scalar
+    logits : Tensor of shape (n, n_clusters)
+        log N(z; μ_c, s_c) without the constant -D/2 log 2π.
+    divergence : Tensor of shape (n,)
 
     Examples
     --------
     >>> import torch
-    >>> alone = {"mean_logits": torch.zeros(3, 1), "precisions": torch.ones(1, 2)}
-    >>> mixture_divergence(torch.zeros(3, 1), torch.zeros(3, 2), **alone).item()  # answer = prior
+    >>> z = mean = log_variance = torch.zeros(1, 2)
+    >>> prior = {"centers": torch.zeros(1, 2), "precisions": torch.ones(1, 2)}
+    >>> mixture_divergence(z, mean, log_variance, **prior)[1].item()  # answer = prior
     0.0
     """
-    log_g = logits.log_softmax(dim=1)
-    # Not a matrix product, which may run in half precision.
-    spread = (log_variance.exp()[:, None] * precisions).sum(dim=2)  # (n, K)
-    expected = 0.5 * spread - mean_logits + log_g + math.log(logits.shape[1])
-    entropy = 0.5 * (1.0 + log_variance).sum(dim=1)
-    return weighted_mean((log_g.exp() * expected).sum(dim=1) - entropy, weight)
+    found: tuple[Tensor, Tensor] = _Divergence.apply(  # type: ignore[no-untyped-call]
+        z, mean, log_variance, centers, precisions
+    )
+    return found
+
+
+class _Divergence(torch.autograd.Function):
+    """:func:`mixture_divergence` with its gradients written down: half the operations of autograd's own.
+
+    With e_c = ½ Σ_d (exp(v_d) + (m_d - μ_cd)²) / s_cd - ½ Σ_d log(1 / s_cd) + log g_c, the divergence is
+    Σ_c g_c e_c, up to what does not depend on c, and its gradient by the logit of c is g_c (e_c - Σ g e).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Tensor) -> tuple[Tensor, Tensor]:
+        z, mean, log_variance, centers, precisions = arguments
+        from_z, from_mean = z[:, None] - centers, mean[:, None] - centers
+        normaliser = precisions.log().sum(dim=1)
+        # Not matrix products, which may run in half precision.
+        logits = 0.5 * (normaliser - (from_z.square() * precisions).sum(dim=2))
+        log_g, variance = logits.log_softmax(dim=1), log_variance.exp()
+        g, squares = log_g.exp(), torch.addcmul(variance[:, None], from_mean, from_mean)
+        e = 0.5 * ((squares * precisions).sum(dim=2) - normaliser) + log_g
+        mean_e = (g * e).sum(dim=1, keepdim=True)
+        ctx.save_for_backward(from_z, from_mean, squares, variance, precisions, g, e, mean_e)
+        ctx.set_materialize_grads(True)
+        entropy = 0.5 * (1.0 + log_variance).sum(dim=1)
+        return logits, mean_e[:, 0] - entropy + math.log(len(centers))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, ...]:
+        from_z, from_mean, squares, variance, precisions, g, e, mean_e = ctx.saved_tensors
+        by_logits, by_row = upstream[0], upstream[1][:, None]
+        share = by_row * g
+        by_logits = torch.addcmul(by_logits, share, e - mean_e)
+        pull = share[..., None] * precisions  # (n, K, D)
+        towards_mean = pull * from_mean
+        away_from_z = by_logits[..., None] * from_z
+        towards_z = away_from_z * precisions
+        by_variance = 0.5 * (pull.sum(dim=1) * variance - by_row)
+        moved = share[..., None] * squares - away_from_z * from_z
+        lost = (by_logits - share).sum(dim=0)[:, None] / precisions
+        return (
+            -towards_z.sum(dim=1),
+            towards_mean.sum(dim=1),
+            by_variance,
+            (towards_z - towards_mean).sum(dim=0),
+            0.5 * (moved.sum(dim=0) + lost),
+        )
 
 
 def mixture_pair_loss(

@@ -2,7 +2,7 @@
 
     q(z | x) = N(m(x), exp(v(x))),   p(z | c) = N(μ_c, exp(l_c)),   p(c) = 1/K
 
-The encoder's hidden layers feed two linear heads, m and v; the decoder mirrors encoder and mean head.
+The encoder answers with m and v side by side, (n, 2 D); the decoder mirrors its layers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from spherepair.networks.mlp import linear, linear_layers, mlp
+from spherepair.networks.mlp import linear_layers, mlp
 
 #: Added to the variances of the components: one that shrinks to a point would divide by zero.
 VARIANCE_FLOOR = 1e-7
@@ -54,25 +54,25 @@ class MixtureVAE(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [n_features, *hidden_dims]
-        self.hidden = mlp(sizes, ends_in_relu=True, generator=generator) if hidden_dims else nn.Identity()
-        self.mean_head = linear(sizes[-1], embedding_dim, generator=generator)
-        self.variance_head = linear(sizes[-1], embedding_dim, generator=generator)
+        self.encoder = mlp([*sizes, 2 * embedding_dim], generator=generator)
         self.decoder = mlp([embedding_dim, *sizes[::-1]], generator=generator)
         self.centers = nn.Parameter(torch.zeros(n_clusters, embedding_dim))
         self.log_variances = nn.Parameter(torch.zeros(n_clusters, embedding_dim))
         self.register_buffer("ceiling", torch.ones(()))
         self.register_buffer("is_bernoulli", torch.tensor(False))
-        _draw_glorot(self, generator)
+        _draw_glorot(self, embedding_dim, generator)
 
     def encode(self, x: Tensor) -> Tensor:
         """Mean embeddings of rows, (n, embedding_dim)."""
-        return self.distribution(x)[0]
+        return self.distribution(x / self.ceiling)[0]
 
-    def distribution(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of the embeddings of rows, each (n, embedding_dim), in full precision."""
-        hidden, wide = self.hidden(x / self.ceiling), self.centers.dtype
-        log_variance = self.variance_head(hidden).to(wide)
-        return self.mean_head(hidden).to(wide), log_variance.clamp(-LOG_VARIANCE_BOUND, LOG_VARIANCE_BOUND)
+    def distribution(self, divided: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the embeddings of rows that were divided by ``ceiling``.
+
+        Each is (n, embedding_dim), in full precision.
+        """
+        mean, log_variance = self.encoder(divided).to(self.centers.dtype).chunk(2, dim=1)
+        return mean, log_variance.clamp(-LOG_VARIANCE_BOUND, LOG_VARIANCE_BOUND)
 
     def decode(self, z: Tensor) -> Tensor:
         """Rows divided by ``ceiling``; logits of them where the decoder is a Bernoulli one."""
@@ -93,9 +93,16 @@ class MixtureVAE(nn.Module):
         return (self.log_variances.exp() + VARIANCE_FLOOR).reciprocal()
 
 
-def _draw_glorot(network: nn.Module, generator: torch.Generator | None) -> None:
-    """Glorot's uniform weights and zero biases, the start of the published method."""
+def _draw_glorot(network: MixtureVAE, embedding_dim: int, generator: torch.Generator | None) -> None:
+    """Glorot's uniform weights and zero biases, the start of the published method.
+
+    Means and log-variances are two layers in it, so each half of the encoder's last one is drawn by itself.
+    """
+    layers = list(linear_layers(network))
+    heads = list(linear_layers(network.encoder))[-1]
     with torch.no_grad():
-        for layer in linear_layers(network):
-            nn.init.xavier_uniform_(layer.weight, generator=generator)
+        for layer in layers:
+            parts = torch.split(layer.weight, embedding_dim) if layer is heads else [layer.weight]
+            for part in parts:
+                nn.init.xavier_uniform_(part, generator=generator)
             layer.bias.zero_()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 import torch
@@ -77,7 +77,7 @@ class _Chain(torch.autograd.Function):
                 g = torch.ops.aten.threshold_backward(g, codes[i + 1], 0)
             place = FIRST_PARAMETER + 2 * i
             if ctx.needs_input_grad[place]:
-                gradients[place] = _wide(g.T, codes[i])[:n_out, :n_in]
+                gradients[place] = _wide(g[:, :n_out].T, codes[i][:, :n_in])
             if ctx.needs_input_grad[place + 1]:
                 gradients[place + 1] = _column_sums(g)[:n_out]
             if i > 0:
@@ -96,8 +96,13 @@ def _halves(parameters: Sequence[Tensor]) -> list[Tensor]:
     flat = torch.zeros(sum(map(math.prod, shapes)), dtype=torch.bfloat16, device=parameters[0].device)
     parts = torch.split(flat, [math.prod(shape) for shape in shapes])
     halves = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
-    for half, parameter in zip(halves, parameters, strict=True):
-        half[tuple(slice(size) for size in parameter.shape)] = parameter
+    filled = [half[tuple(map(slice, p.shape))] for half, p in zip(halves, parameters, strict=True)]
+    # One kernel for all that lie in memory as they did, and one for each of the rest.
+    alike = [half.stride() == p.stride() for half, p in zip(filled, parameters, strict=True)]
+    torch._foreach_copy_(list(compress(filled, alike)), list(compress(parameters, alike)))
+    for half, parameter, is_copied in zip(filled, parameters, alike, strict=True):
+        if not is_copied:
+            half.copy_(parameter)
     return halves
 
 
