@@ -67,10 +67,15 @@ class ExactTraining:
         super()._train(job, *rest)
 
 
-class OtherAutoencoder:
-    def _pretrain(self, job: Any) -> None:
-        self.pretraining.seed = 1
-        super()._pretrain(job)
+def other_autoencoder(seed: int) -> type:
+    """Start from the autoencoder of another seed."""
+
+    class OtherAutoencoder:
+        def _pretrain(self, job: Any) -> None:
+            self.pretraining.seed = seed
+            super()._pretrain(job)
+
+    return OtherAutoencoder
 
 
 class SklearnStart:
@@ -144,7 +149,12 @@ BASE = {
     "float32-training": Variant("the same, with the autoencoder of paper", parts=(ExactTraining,)),
 }
 NO_STOP = Variant("does it stop too early?", {"stopping": "fixed", "max_epochs": 300})
-OTHER = Variant("all trials share one autoencoder: what would another give?", parts=(OtherAutoencoder,))
+OTHERS = {
+    f"autoencoder-{seed}": Variant(
+        "all trials share one autoencoder: what would another give?", parts=(other_autoencoder(seed),)
+    )
+    for seed in (1, 2, 3)
+}
 CLASSIFIER = {
     **BASE,
     "no-stop": NO_STOP,
@@ -154,7 +164,7 @@ CLASSIFIER = {
 ANCHORED = {
     **BASE,
     "no-stop": NO_STOP,
-    "other-autoencoder": OTHER,
+    **OTHERS,
     "start": Variant("k-means on the autoencoder, no training", {"max_epochs": 1, "learning_rate": 1e-12}),
     "sklearn-start": Variant("is our k-means a worse start?", parts=(SklearnStart,)),
     "exponent-1": Variant("memberships as DEC has them", {"exponent": 1.0}),
@@ -197,7 +207,7 @@ VARIANTS: dict[str, dict[str, Variant]] = {
     },
     "AutoEmbedder": {
         **BASE,
-        "other-autoencoder": OTHER,
+        **OTHERS,
         "epochs-100": Variant("when the paper's printed rule stops", {"max_epochs": 100}),
         "tied": Variant("one encoder for both ends", {"tied": True}),
         "margin-50": Variant("how much does the margin decide?", {"margin": 50.0}),

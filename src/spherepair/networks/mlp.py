@@ -77,7 +77,7 @@ class _Chain(torch.autograd.Function):
                 g = torch.ops.aten.threshold_backward(g, codes[i + 1], 0)
             place = FIRST_PARAMETER + 2 * i
             if ctx.needs_input_grad[place]:
-                gradients[place] = _wide(g[:, :n_out].T, codes[i][:, :n_in])
+                gradients[place] = _wide(g.T, codes[i])[:n_out, :n_in]
             if ctx.needs_input_grad[place + 1]:
                 gradients[place + 1] = _column_sums(g)[:n_out]
             if i > 0:
