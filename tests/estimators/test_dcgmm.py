@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -129,6 +133,48 @@ def test_on_pairs_it_is_the_bound_of_both_ends_less_their_weighted_agreement(is_
         expected = expected + (a + b - 2 * w * (g * h).sum()) / (2 * n_real)
     found = sum(terms(objective, batch).values())
     assert_same_loss_and_gradients(objective, found, expected)
+
+
+@contextmanager
+def fail_on_log(name: str) -> Iterator[None]:
+    """Whatever is logged there becomes an error: what falls back does so aloud."""
+    handler = logging.Handler()
+    handler.emit = lambda record: pytest.fail(record.getMessage())
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@pytest.mark.parametrize("part", ["rows", "pairs"])
+@pytest.mark.parametrize("is_bernoulli", [True, False])
+def test_compiled_terms_are_the_same(is_bernoulli, part, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    plain = make_objective(is_bernoulli=is_bernoulli)
+    kept = plain.network, plain._rows, CPU
+    fused = DCGMMObjective(*kept, pair_weight=WEIGHT, compiles=True)
+    batch = make_batch(0, 6, [], part) if part == "rows" else make_batch(3, 0, [True, False, True], part)
+    with fail_on_log("spherepair.training.compiling"):
+        found = sum(terms(fused, batch).values())
+    assert_same_loss_and_gradients(plain, found, sum(terms(plain, batch).values()))
+
+
+def test_only_long_trainings_on_a_gpu_wait_for_the_compiler(monkeypatch):
+    made = []
+    monkeypatch.setattr("spherepair.estimators.dcgmm.compiled", made.append)
+    job = make_job(1_000, 600)
+    job.network = make_network()
+    for device, epochs in (("cpu", 10_000), ("cuda", 100), ("cuda", 10_000)):
+        model = DCGMM(5, max_epochs=epochs)
+        model._hardware = Hardware(torch.device(device), "float32")
+        assert made == []
+        model._build_objective(job)
+    assert len(made) == 3
 
 
 def test_without_pairs_an_epoch_is_rows_only(X):

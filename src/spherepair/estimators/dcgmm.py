@@ -27,8 +27,9 @@ from spherepair.estimators.mixture_start import AutoencodingObjective, fit_mixtu
 from spherepair.estimators.parameters import AT_LEAST_ONE, NOT_NEGATIVE, hidden_sizes
 from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
 from spherepair.losses.pair_likelihood import weighted_mean
-from spherepair.networks.mixture import MixtureVAE
+from spherepair.networks.mixture import MixtureVAE, mean_and_log_variance, precisions
 from spherepair.training.batches import Batch, Batches, PairTensors, row_batches
+from spherepair.training.compiling import WORTH_COMPILING, compiled
 from spherepair.training.embedding import map_rows
 from spherepair.training.engine import Objective, Recipe, TrainingState
 from spherepair.training.hardware import Hardware
@@ -49,15 +50,26 @@ class DCGMMObjective(AssigningObjective):
     rows : RowSource
     hardware : Hardware
     pair_weight : float
+    compiles : bool, default=False
+        Whether training is long enough to wait for torch's compiler.
     """
 
     def __init__(
-        self, network: MixtureVAE, rows: RowSource, hardware: Hardware, *, pair_weight: float
+        self,
+        network: MixtureVAE,
+        rows: RowSource,
+        hardware: Hardware,
+        *,
+        pair_weight: float,
+        compiles: bool = False,
     ) -> None:
         super().__init__(network, rows, hardware)
         self._pair_weight = pair_weight
         self._is_bernoulli = bool(network.is_bernoulli)
         self._generator: torch.Generator | None = None
+        self._draw = compiled(_draw) if compiles else _draw
+        self._bound = compiled(_bound) if compiles else _bound
+        self._agreement = compiled(mixture_pair_loss) if compiles else mixture_pair_loss
 
     def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
         """Take the noise of this epoch."""
@@ -69,28 +81,51 @@ class DCGMMObjective(AssigningObjective):
         if batch.part == PAIRS:
             weight = (batch.pair_weight > 0).float().repeat(2)
         target = batch.x / self.network.ceiling
-        mean, log_variance = self.network.distribution(target)
-        z = self._sample(mean, log_variance)
-        error = row_error(self.network.decode(z), target, weight=weight, is_bernoulli=self._is_bernoulli)
-        logits, divergences = mixture_divergence(
-            z, mean, log_variance, centers=self.network.centers, precisions=self.network.precisions()
+        answer = self.network.answer(target)
+        z = self._draw(answer, self._noise(answer))
+        prior = {"centers": self.network.centers, "log_variances": self.network.log_variances}
+        error, divergence, logits = self._bound(
+            z, answer, self.network.decode(z), target, weight, is_bernoulli=self._is_bernoulli, **prior
         )
-        divergence = weighted_mean(divergences, weight)
         if batch.part == ROWS:
             return {"reconstruction": error, "divergence": divergence}
         left, right, _ = batch.split(logits)
-        agreement = mixture_pair_loss(left, right, batch.is_must_link, weight=batch.pair_weight)
+        agreement = self._agreement(left, right, batch.is_must_link, weight=batch.pair_weight)
         return {
             "pairs": self._pair_weight * agreement,
             "pair_reconstruction": error,
             "pair_divergence": divergence,
         }
 
-    def _sample(self, mean: Tensor, log_variance: Tensor) -> Tensor:
-        if not self.training:
-            return mean
-        noise = torch.empty_like(mean).normal_(generator=self._generator)
-        return mean + (0.5 * log_variance).exp() * noise
+    def _noise(self, answer: Tensor) -> Tensor:
+        """Standard normal; none while the network is evaluated."""
+        noise = answer.new_empty(len(answer), answer.shape[1] // 2)
+        return noise.normal_(generator=self._generator) if self.training else noise.zero_()
+
+
+def _draw(answer: Tensor, noise: Tensor) -> Tensor:
+    """Embeddings drawn from the encoder's answer."""
+    mean, log_variance = mean_and_log_variance(answer)
+    return mean + (0.5 * log_variance).exp() * noise
+
+
+def _bound(
+    z: Tensor,
+    answer: Tensor,
+    decoded: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    *,
+    centers: Tensor,
+    log_variances: Tensor,
+    is_bernoulli: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Reconstruction error and divergence, each a weighted mean, and the responsibilities as logits."""
+    error = row_error(decoded, target, weight=weight, is_bernoulli=is_bernoulli)
+    logits, divergence = mixture_divergence(
+        z, *mean_and_log_variance(answer), centers=centers, precisions=precisions(log_variances)
+    )
+    return error, weighted_mean(divergence, weight), logits
 
 
 # Differs from the paper: labels come from the mean of a row's embedding; the authors draw it at random,
@@ -238,7 +273,14 @@ class DCGMM(AnchoredClusterer):
         network.log_variances.copy_(torch.from_numpy(start.log_variances))
 
     def _build_objective(self, job: Job) -> Objective:
-        return DCGMMObjective(job.network, job.rows, self._hardware, pair_weight=self.pair_weight)
+        n_steps = int(self.max_epochs) * sum(sweep.n_steps for sweep in self._sweeps(job, "pairs"))
+        return DCGMMObjective(
+            job.network,
+            job.rows,
+            self._hardware,
+            pair_weight=self.pair_weight,
+            compiles=self._hardware.is_cuda and n_steps >= WORTH_COMPILING,
+        )
 
     def _recipe(self) -> Recipe:
         # Differs from the paper: the rate falls at epochs 20, 40, ...; in the authors' code one earlier.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from spherepair.errors import InvalidParameterError
 from spherepair.losses.mixture import row_error
-from spherepair.networks.mixture import MixtureVAE
+from spherepair.networks.mixture import MixtureVAE, mean_and_log_variance
 from spherepair.training.batches import Batch
 from spherepair.training.engine import Objective
 from spherepair.training.rows import RowSource, blocks
@@ -42,7 +42,7 @@ class AutoencodingObjective(Objective):
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """One term, the error of a feature: the published rate was chosen for their mean."""
         target = batch.x / self.network.ceiling
-        decoded = self.network.decode(self.network.distribution(target)[0])
+        decoded = self.network.decode(mean_and_log_variance(self.network.answer(target))[0])
         error = row_error(decoded, target, weight=batch.row_weight, is_bernoulli=self._is_bernoulli)
         return {"reconstruction": error / batch.x.shape[1]}
 

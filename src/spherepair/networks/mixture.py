@@ -64,15 +64,12 @@ class MixtureVAE(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Mean embeddings of rows, (n, embedding_dim)."""
-        return self.distribution(x / self.ceiling)[0]
+        return mean_and_log_variance(self.answer(x / self.ceiling))[0]
 
-    def distribution(self, divided: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of the embeddings of rows that were divided by ``ceiling``.
-
-        Each is (n, embedding_dim), in full precision.
-        """
-        mean, log_variance = self.encoder(divided).to(self.centers.dtype).chunk(2, dim=1)
-        return mean, log_variance.clamp(-LOG_VARIANCE_BOUND, LOG_VARIANCE_BOUND)
+    def answer(self, divided: Tensor) -> Tensor:
+        """What the encoder says of rows that were divided by ``ceiling``, (n, 2 embedding_dim)."""
+        answer: Tensor = self.encoder(divided)
+        return answer.to(self.centers.dtype)
 
     def decode(self, z: Tensor) -> Tensor:
         """Rows divided by ``ceiling``; logits of them where the decoder is a Bernoulli one."""
@@ -84,13 +81,20 @@ class MixtureVAE(nn.Module):
 
         They are the log-densities log N(z; μ_c, s_c) without the constant -D/2 log 2π.
         """
-        precisions = self.precisions()
-        squares = (z[:, None] - self.centers).square() * precisions  # (n, K, D)
-        return 0.5 * (precisions.log().sum(dim=1) - squares.sum(dim=2))
+        inverse = precisions(self.log_variances)
+        squares = (z[:, None] - self.centers).square() * inverse  # (n, K, D)
+        return 0.5 * (inverse.log().sum(dim=1) - squares.sum(dim=2))
 
-    def precisions(self) -> Tensor:
-        """Inverse variances 1 / s_c of the components, (n_clusters, embedding_dim)."""
-        return (self.log_variances.exp() + VARIANCE_FLOOR).reciprocal()
+
+def mean_and_log_variance(answer: Tensor) -> tuple[Tensor, Tensor]:
+    """The two halves of the encoder's answer, each (n, embedding_dim)."""
+    mean, log_variance = answer.chunk(2, dim=1)
+    return mean, log_variance.clamp(-LOG_VARIANCE_BOUND, LOG_VARIANCE_BOUND)
+
+
+def precisions(log_variances: Tensor) -> Tensor:
+    """Inverse variances 1 / s_c of components."""
+    return (log_variances.exp() + VARIANCE_FLOOR).reciprocal()
 
 
 def _draw_glorot(network: MixtureVAE, embedding_dim: int, generator: torch.Generator | None) -> None:
