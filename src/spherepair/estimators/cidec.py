@@ -50,6 +50,8 @@ class CIDECObjective(SelfTrainingObjective):
     clustering_weight, must_link_weight : float
     """
 
+    passes_once = True
+
     def __init__(
         self,
         network: ClusteredAutoencoder,

@@ -54,6 +54,8 @@ class DCGMMObjective(AssigningObjective):
         Whether training is long enough to wait for torch's compiler.
     """
 
+    passes_once = True
+
     def __init__(
         self,
         network: MixtureVAE,

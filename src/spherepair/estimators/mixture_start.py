@@ -34,6 +34,8 @@ class AutoencodingObjective(Objective):
     network : MixtureVAE
     """
 
+    passes_once = True
+
     def __init__(self, network: MixtureVAE) -> None:
         super().__init__()
         self.network = network

@@ -9,7 +9,7 @@ is float32 as it was added up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, pairwise
 from typing import Any
 
@@ -27,9 +27,14 @@ FIRST_PARAMETER = 3
 class MLP(nn.Sequential):
     """Linear layers with ReLU between them, and after the last one too if that is given."""
 
+    #: What passes rows instead, while a stage of training has kernels of its own for that.
+    fused: Callable[[Tensor], Tensor] | None = None
+
     def forward(self, x: Tensor) -> Tensor:
         """The output for rows, (n, n_out); in float32 where products are in bfloat16."""
-        layers = self._chain()
+        if self.fused is not None and self.training and torch.is_grad_enabled():
+            return self.fused(x)
+        layers = self.chain()
         if layers is None or not _in_bfloat16(x):
             return super().forward(x)  # type: ignore[no-any-return, no-untyped-call]
         parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
@@ -37,7 +42,7 @@ class MLP(nn.Sequential):
         output: Tensor = _Chain.apply(x, *options, *parameters)  # type: ignore[no-untyped-call]
         return output
 
-    def _chain(self) -> list[nn.Linear] | None:
+    def chain(self) -> list[nn.Linear] | None:
         """The Linear layers; ``None`` where there is more than these and ReLU, or a layer without bias."""
         kinds = [type(layer) for layer in self]
         layers = [layer for layer in self if isinstance(layer, nn.Linear)]

@@ -1,7 +1,8 @@
-"""A network as a chain of Linear layers, and when ``training/fused.py`` can train it."""
+"""A network as a chain of Linear layers, and when the kernels of our own can train it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,12 +13,17 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 
+from spherepair.networks.mlp import MLP
 from spherepair.training.batches import Batches
 from spherepair.training.hardware import Hardware
+from spherepair.training.optimizers import SGD, Adam, Optimizer
 from spherepair.training.rows import ResidentRows
 
 if TYPE_CHECKING:
-    from spherepair.training.engine import Recipe
+    from spherepair.training.engine import Objective, Recipe
+    from spherepair.training.fused_pass import FusedPass
+
+logger = logging.getLogger(__name__)
 
 Activation = Literal["linear", "relu", "dropped relu", "sphere"]
 
@@ -36,19 +42,66 @@ class Link:
 
 
 def can_fuse(links: Sequence[Link], batches: Batches, recipe: Recipe, hardware: Hardware) -> bool:
-    """Whether there are kernels for this: Adam or momentum, no clipping, whole tiles, rows on a GPU."""
+    """Whether there are kernels for whole steps: on whole tiles of rows without pairs."""
     whole_tiles = batches.rows_per_step % TILE == 0 and batches.pairs_per_step == 0
+    return whole_tiles and has_kernels(links, batches, recipe, hardware)
+
+
+def has_kernels(links: Sequence[Link], batches: Batches, recipe: Recipe, hardware: Hardware) -> bool:
+    """Whether there are kernels for the layers: Adam or momentum, no clipping, rows on a GPU."""
     embeddings = [link.layer.out_features for link in links if link.activation == "sphere"]
     return (
         hardware.precision == "mixed"
         and isinstance(batches.rows, ResidentRows)
         and (recipe.optimizer == "adam" or recipe.momentum > 0.0)
         and recipe.clip_norm is None
-        and whole_tiles
         and all(width <= TILE for width in embeddings)
         and all(link.layer.weight.numel() < LARGEST for link in links)
         and find_spec("triton") is not None
     )
+
+
+def are_trained(links: Sequence[Link], optimizer: Optimizer) -> bool:
+    """Whether the optimiser has all weights and biases of the chain: none of them is frozen."""
+    return all(
+        parameter in optimizer.state for link in links for parameter in (link.layer.weight, link.layer.bias)
+    )
+
+
+def fuse_passes(
+    objective: Objective,
+    sweeps: Sequence[Batches],
+    optimizer: Optimizer,
+    recipe: Recipe,
+    hardware: Hardware,
+) -> list[FusedPass]:
+    """Take over the passes of an objective's networks where there are kernels for them; to be closed."""
+    taken: list[FusedPass] = []
+    if not objective.passes_once or not isinstance(optimizer, SGD | Adam) or len(optimizer.groups) > 1:
+        return taken
+    for network in [module for module in objective.modules() if isinstance(module, MLP)]:
+        links = links_of(network)
+        if (
+            not links
+            or not has_kernels(links, sweeps[0], recipe, hardware)
+            or not are_trained(links, optimizer)
+        ):
+            continue
+        try:
+            from spherepair.training.fused_pass import FusedPass
+
+            taken.append(FusedPass(network, links, optimizer))
+        except Exception as error:  # Triton raises what its compilers raise
+            logger.info("the pass cannot be fused here (%s); using autograd", error)
+    return taken
+
+
+def links_of(network: MLP) -> list[Link] | None:
+    """Linear layers with ReLU between them, and none at the end; ``None`` where it is something else."""
+    layers = network.chain()
+    if layers is None or len(network) == 2 * len(layers):
+        return None
+    return [*(Link(layer, "relu") for layer in layers[:-1]), Link(layers[-1], "linear")]
 
 
 def load_kernels_ahead(hardware: Hardware) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from spherepair.errors import TrainingDivergedError
 from spherepair.training.batches import Batch, Batches
 from spherepair.training.capture import CapturedStep, CapturedValue
+from spherepair.training.chain import fuse_passes
 from spherepair.training.hardware import Hardware
 from spherepair.training.optimizers import SGD, STEPS_ABOVE_DENORMAL, Adam, Optimizer
 from spherepair.training.randomness import derive_seed
@@ -32,6 +33,9 @@ CAPTURED_BLOCKS = 4
 
 class Objective(nn.Module):
     """What a method optimises: a module that holds its network and names the terms of its loss."""
+
+    #: Whether each network of it passes at most once in a step, so that its weights may move on the way back.
+    passes_once: ClassVar[bool] = False
 
     def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
         """Prepare an epoch, for instance refresh a target distribution."""
@@ -145,6 +149,7 @@ def train(
     if resume is not None:
         resume(state)
     runs: list[_Sweep] = []
+    passes = fuse_passes(objective, sweeps, state.optimizer, recipe, hardware)
     objective.train()
     try:
         runs += [_Sweep(batches, state, recipe, hardware) for batches in sweeps]
@@ -158,6 +163,8 @@ def train(
     finally:
         for run in runs:
             run.close()
+        for taken in passes:
+            taken.close()
         state.optimizer.zero_grad()  # gradients of a captured step would hold on to its memory
         objective.eval()
     return state.records

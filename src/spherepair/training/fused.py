@@ -18,23 +18,24 @@ checkpoints and everything else see them as ever.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
 
 from spherepair.training import kernels
 from spherepair.training.batches import Batches
-from spherepair.training.chain import TILE, Activation, Link
-from spherepair.training.optimizers import SGD, Adam, Optimizer
-
-#: How activations are told to the kernels.
-ACTIVATIONS: dict[Activation, int] = {"linear": 0, "relu": 1, "dropped relu": 2, "sphere": 3}
-#: Entries of a row that are gathered at once.
-GATHERED = 512
+from spherepair.training.chain import TILE, Link
+from spherepair.training.fused_parts import (
+    ACTIVATIONS,
+    GATHERED,
+    Launch,
+    PaddedWeights,
+    blocks,
+    compile_together,
+    constants_of,
+    grid,
+    padded,
+)
+from spherepair.training.optimizers import SGD, Adam
 
 
 class FusedChain:
@@ -69,17 +70,13 @@ class FusedChain:
         self._links, self._batches = links, batches
         self._factor, self._corruption, self._dropout = factor, corruption, dropout
         self._rate, self._is_adam = optimizer.groups[0].rate, isinstance(optimizer, Adam)
-        self._constants = (
-            (*optimizer.betas, optimizer.eps)
-            if isinstance(optimizer, Adam)
-            else (optimizer.momentum, 0.0, 0.0)
-        )
+        self._constants = constants_of(optimizer)
         self._table = batches.rows.block(0, batches.rows.n_rows)
         device = self._table.device
         n = batches.rows_per_step
         widths = [links[0].layer.in_features, *(link.layer.out_features for link in links)]
-        self._widths = [_padded(width) for width in widths]
-        self._weights = _Storage(links, self._widths, optimizer, dtype)
+        self._widths = [padded(width) for width in widths]
+        self._weights = PaddedWeights(links, self._widths, optimizer, dtype)
         try:
             self._prepare(n, device)
         except Exception:
@@ -90,9 +87,9 @@ class FusedChain:
         """Make buffers and launches; compile all kernels and run one that fills buffers: failures show."""
         batches = self._batches
         # The noisy rows have a second place, at the end, for every other step.
-        self._h = _blocks(n, [*self._widths[:-1], self._widths[0]], self._weights.half[0])
+        self._h = blocks(n, [*self._widths[:-1], self._widths[0]], self._weights.half[0])
         self._other = n * sum(self._widths[:-1])
-        self._g = _blocks(n, self._widths[1:], self._weights.half[0])
+        self._g = blocks(n, self._widths[1:], self._weights.half[0])
         self._clean = torch.zeros(n, self._widths[0], device=device)
         self._norm = torch.ones(n, device=device)
         n_tiles = (n // TILE) * (self._widths[-1] // TILE)
@@ -103,7 +100,7 @@ class FusedChain:
         self._launches = list(self._step())
         self._gather = self._update(with_weights=False)
         if device.type == "cuda":
-            _compile_together(self._launches)
+            compile_together(self._launches)
             self._gather()
 
     def start_epoch(self, generator: torch.Generator) -> None:
@@ -127,7 +124,7 @@ class FusedChain:
         """Give the parameters storage of their own again."""
         self._weights.release()
 
-    def _step(self) -> Iterator[_Launch]:
+    def _step(self) -> Iterator[Launch]:
         """The kernels of a step in their order."""
         last = len(self._links) - 1
         for i in range(last):
@@ -137,24 +134,24 @@ class FusedChain:
             yield self._backward(i)
         yield self._update()
 
-    def _forward(self, i: int) -> _Launch:
+    def _forward(self, i: int) -> Launch:
         w, cursor, out = self._weights, self._batches.cursor, self._h[i + 1]
         arguments = (
             self._h[i], self._other if i == 0 else 0, w.half[i], w.bias[i], out, self._norm, self._seed,
             cursor, self._widths[i], out.shape[1], self._dropout, ACTIVATIONS[self._links[i].activation],
         )  # fmt: skip
-        return _Launch(kernels.forward, _grid(out), arguments, {"T": TILE, "num_stages": 4})
+        return Launch(kernels.forward, grid(out), arguments, {"T": TILE, "num_stages": 4})
 
-    def _forward_error(self, i: int) -> _Launch:
+    def _forward_error(self, i: int) -> Launch:
         w, cursor, out = self._weights, self._batches.cursor, self._g[i]
         arguments = (
             self._h[i], w.half[i], w.bias[i], self._clean, self._scale, out, self._errors, cursor,
             self._widths[i], out.shape[1], 2.0 * self._factor,
         )  # fmt: skip
         constants = {"N_ROWS": len(out), "T": TILE, "num_stages": 4}
-        return _Launch(kernels.error, _grid(out), arguments, constants)
+        return Launch(kernels.error, grid(out), arguments, constants)
 
-    def _backward(self, i: int) -> _Launch:
+    def _backward(self, i: int) -> Launch:
         """Through layer i and the activation before it."""
         out = self._g[i - 1]
         arguments = (
@@ -162,9 +159,9 @@ class FusedChain:
             self._weights.count, self._widths[i + 1], out.shape[1], self._dropout,
             ACTIVATIONS[self._links[i - 1].activation], int(i == 1),
         )  # fmt: skip
-        return _Launch(kernels.backward, _grid(out), arguments, {"T": TILE, "num_stages": 4})
+        return Launch(kernels.backward, grid(out), arguments, {"T": TILE, "num_stages": 4})
 
-    def _update(self, *, with_weights: bool = True) -> _Launch:
+    def _update(self, *, with_weights: bool = True) -> Launch:
         """Update the weights and gather the rows of the step at the cursor; or only the latter."""
         n, width = self._clean.shape
         w, tiles, batches = self._weights, self._tiles, self._batches
@@ -176,111 +173,4 @@ class FusedChain:
             self._corruption, *self._constants,
         )  # fmt: skip
         constants = {"N_ROWS": n, "BLOCK": GATHERED, "T": TILE, "ADAM": self._is_adam, "num_stages": 3}
-        return _Launch(kernels.update, (n_tiles + n,), arguments, constants)
-
-
-@dataclass(frozen=True)
-class _Launch:
-    """A kernel with all it is called with; the tensors keep their addresses for good."""
-
-    kernel: Any
-    grid: tuple[int, ...]
-    arguments: tuple[Any, ...]
-    constants: dict[str, Any]
-
-    def __call__(self) -> None:
-        self.kernel[self.grid](*self.arguments, **self.constants)
-
-    def compile(self, device: torch.device) -> None:
-        """Compile the kernel and what launches it, which Triton would otherwise do at the first launch."""
-        with torch.cuda.device(device):
-            compiled = self.kernel.warmup(*self.arguments, grid=self.grid, **self.constants)
-            getattr(compiled, "_init_handles", lambda: None)()
-
-
-def _compile_together(launches: Sequence[_Launch]) -> None:
-    """Compile the kernels at the same time: most of it is waiting for the assembler."""
-    once = {launch.kernel: launch for launch in launches}.values()
-    device = launches[0].arguments[0].device
-    with ThreadPoolExecutor(len(once)) as pool:
-        for compiled in [pool.submit(launch.compile, device) for launch in once]:
-            compiled.result()
-
-
-def _grid(out: Tensor) -> tuple[int, int]:
-    return len(out) // TILE, out.shape[1] // TILE
-
-
-class _Storage:
-    """Weights, biases and moments of all layers, padded, in one block each."""
-
-    def __init__(
-        self, links: Sequence[Link], widths: list[int], optimizer: Optimizer, dtype: torch.dtype
-    ) -> None:
-        self._links, self._widths, self._optimizer = links, widths, optimizer
-        sizes = [n_out * n_in + n_out for n_in, n_out in pairwise(widths)]
-        self.offsets = [sum(sizes[:i]) for i in range(len(sizes))]
-        self.flat = torch.zeros(sum(sizes), device=links[0].layer.weight.device)
-        self.moments = [torch.zeros_like(self.flat) for _ in optimizer.remembers]
-        self.flat_half = torch.zeros_like(self.flat, dtype=dtype)
-        self.count = torch.zeros((), device=self.flat.device)
-        for i, (link, n_in, n_out) in enumerate(zip(links, widths[:-1], widths[1:], strict=True)):
-            for parameter, begin, width in (
-                (link.layer.weight, self.offsets[i], n_in),
-                (link.layer.bias, self.offsets[i] + n_in * n_out, 1),
-            ):
-                self._adopt(cast(nn.Parameter, parameter), begin, n_out, width)
-        self.flat_half.copy_(self.flat)
-        ends = [
-            o + n_in * n_out for o, n_in, n_out in zip(self.offsets, widths[:-1], widths[1:], strict=True)
-        ]
-        self.half = [self.flat_half[o:end] for o, end in zip(self.offsets, ends, strict=True)]
-        self.bias = [self.flat[end : end + n_out] for end, n_out in zip(ends, widths[1:], strict=True)]
-
-    def _adopt(self, parameter: nn.Parameter, begin: int, n_out: int, width: int) -> None:
-        """Make a parameter and its moments views of the padded storage, with their present values.
-
-        The count of steps, which optimisers have for every parameter, becomes one for all.
-        """
-        state = self._optimizer.state[parameter]
-        old = [parameter.data, *(state[name] for name in self._optimizer.remembers)]
-        new = []
-        for flat, values in zip((self.flat, *self.moments), old, strict=True):
-            block = flat[begin : begin + n_out * width].view(n_out, width)
-            cut = block[: parameter.shape[0], : parameter.shape[1]] if parameter.ndim == 2 else block[:, 0]
-            new.append(cut[: parameter.shape[0]].copy_(values))
-        parameter.data = new[0]
-        state.update(zip(self._optimizer.remembers, new[1:], strict=True))
-        if "step" in state:
-            self.count.copy_(state["step"])
-            state["step"] = self.count
-
-    def release(self) -> None:
-        for link in self._links:
-            for parameter in (link.layer.weight, link.layer.bias):
-                state = self._optimizer.state[cast(nn.Parameter, parameter)]
-                for name, tensor in state.items():
-                    state[name] = tensor.clone(memory_format=torch.contiguous_format)
-                parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
-
-    def tiles(self, n_rows: int) -> Tensor:
-        """One line per tile of the weights: where its gradient and input columns lie, and itself."""
-        lines, before_g, before_h = [], 0, 0
-        for i, (n_in, n_out) in enumerate(pairwise(self._widths)):
-            at = torch.cartesian_prod(torch.arange(0, n_out, TILE), torch.arange(0, n_in, TILE))
-            begin = torch.tensor([before_g, n_out, before_h, n_in, self.offsets[i]]).expand(len(at), -1)
-            bias = torch.full((len(at), 1), self.offsets[i] + n_in * n_out)
-            lines.append(torch.cat([begin, at, bias], dim=1))
-            before_g, before_h = before_g + n_rows * n_out, before_h + n_rows * n_in
-        return torch.cat(lines).to(self.flat.device)
-
-
-def _blocks(n_rows: int, widths: Sequence[int], like: Tensor) -> list[Tensor]:
-    """Matrices of those widths, one after the other in one stretch of memory."""
-    flat = like.new_zeros(n_rows * sum(widths))
-    parts = torch.split(flat, [n_rows * width for width in widths])
-    return [part.view(n_rows, width) for part, width in zip(parts, widths, strict=True)]
-
-
-def _padded(width: int) -> int:
-    return -(-width // TILE) * TILE
+        return Launch(kernels.update, (n_tiles + n,), arguments, constants)

@@ -9,7 +9,7 @@ with momentum 0.9 and a rate of 0.1 that falls tenfold every 100 epochs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +22,7 @@ from spherepair.losses import reconstruction_loss
 from spherepair.networks.autoencoder import Autoencoder
 from spherepair.networks.mlp import MLP, linear_layers
 from spherepair.training.batches import Batch, Batches, row_batches
-from spherepair.training.chain import Activation, Link, can_fuse
+from spherepair.training.chain import Activation, Link, are_trained, can_fuse
 from spherepair.training.engine import Objective, Recipe, Step, TrainingState
 from spherepair.training.hardware import Hardware
 from spherepair.training.optimizers import SGD, Adam, Optimizer
@@ -72,7 +72,7 @@ class DenoisingObjective(Objective):
         links = self.chain()
         if links is None or not can_fuse(links, batches, recipe, hardware):
             return None
-        if not isinstance(optimizer, SGD | Adam) or not _are_trained(links, optimizer):
+        if not isinstance(optimizer, SGD | Adam) or not are_trained(links, optimizer):
             return None
         try:
             from spherepair.training.fused import FusedChain
@@ -274,13 +274,6 @@ def _is_mirrored(network: Autoencoder) -> bool:
     # A class of the user's own may do anything between these layers.
     is_plain = type(network.encoder) in (MLP, nn.Sequential) and type(network.decoder) is MLP
     return is_plain and down == up[::-1] and kinds == [nn.Linear, nn.ReLU] * (len(down) - 1) + [nn.Linear]
-
-
-def _are_trained(links: Sequence[Link], optimizer: Optimizer) -> bool:
-    """Whether the optimiser has all weights and biases of the chain: none of them is frozen."""
-    return all(
-        parameter in optimizer.state for link in links for parameter in (link.layer.weight, link.layer.bias)
-    )
 
 
 def _require_mirrored(network: Autoencoder) -> None:

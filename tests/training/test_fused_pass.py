@@ -1,0 +1,202 @@
+"""The fused pass in Triton's interpreter against autograd and the ordinary optimiser."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from spherepair import Constraints
+from spherepair.baselines import CIDEC, DCGMM
+from spherepair.networks.mlp import MLP, mlp
+from spherepair.training import chain
+from spherepair.training.batches import row_batches
+from spherepair.training.chain import fuse_passes, has_kernels, links_of
+from spherepair.training.engine import Objective, Recipe
+from spherepair.training.hardware import Hardware
+from spherepair.training.rows import ResidentRows
+from spherepair.training.scaling import Scaling
+
+pytest.importorskip("triton", reason="Triton comes for Linux only")
+
+CPU, GPU = Hardware(torch.device("cpu"), "float32"), Hardware(torch.device("cuda"), "mixed")
+SGD, ADAM = Recipe("sgd", learning_rate=0.1, momentum=0.9), Recipe("adam", learning_rate=0.01)
+
+
+class Two(Objective):
+    """An encoder, whose rows want no gradient, and a decoder, whose input does."""
+
+    passes_once = True
+
+    def __init__(self, sizes=(70, 40, 5)):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.encoder = mlp(sizes, generator=generator)
+        self.decoder = mlp(sizes[::-1], generator=generator)
+        self.shift = nn.Parameter(torch.zeros(sizes[-1]))  # moved by the optimiser itself
+
+    def loss(self, x):
+        z = self.encoder(x) + self.shift
+        return (self.decoder(z.tanh()) - x).abs().mean() + z.square().mean()
+
+
+def build(recipe, objective):
+    optimizer = recipe.build(objective, CPU)
+    optimizer.groups[0].rate = torch.tensor(recipe.learning_rate)
+    return optimizer
+
+
+@contextmanager
+def fused(objective, optimizer):
+    from spherepair.training.fused_pass import FusedPass
+
+    networks = (objective.encoder, objective.decoder)
+    passes = [FusedPass(n, links_of(n), optimizer, dtype=torch.float32) for n in networks]
+    try:
+        yield passes
+    finally:
+        for taken in passes:
+            taken.close()
+
+
+def steps(objective, optimizer, sizes):
+    generator = torch.Generator().manual_seed(1)
+    losses = []
+    for n_rows in sizes:
+        loss = objective.loss(torch.rand(n_rows, 70, generator=generator))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("recipe", [SGD, ADAM])
+@pytest.mark.parametrize("shape", [(70, 40, 5), (70, 5)])
+def test_steps_are_those_of_autograd(recipe, shape):
+    ours, plain = Two(shape), Two(shape)
+    start = [p.detach().clone() for p in plain.parameters()]
+    optimizer = build(recipe, ours)
+    with fused(ours, optimizer):
+        losses = steps(ours, optimizer, [64, 100, 64])
+    assert losses == pytest.approx(steps(plain, build(recipe, plain), [64, 100, 64]), rel=1e-5)
+    for found, wanted, before in zip(ours.parameters(), plain.parameters(), start, strict=True):
+        moved, should = found.detach() - before, wanted.detach() - before
+        assert should.norm() > 0
+        assert (moved - should).norm() < 1e-3 * should.norm()
+        assert found.is_contiguous()
+
+
+def test_no_gradient_is_left_for_the_optimiser_and_none_is_lost():
+    objective = Two()
+    optimizer = build(ADAM, objective)
+    with fused(objective, optimizer):
+        objective.loss(torch.rand(64, 70)).backward()
+        assert objective.encoder[0].weight.grad is None
+        assert objective.shift.grad is not None
+
+
+def test_closed_it_leaves_network_and_optimiser_as_autograd_needs_them():
+    objective = Two()
+    optimizer = build(ADAM, objective)
+    with fused(objective, optimizer) as passes:
+        steps(objective, optimizer, [64, 64])
+        assert objective.encoder.fused is passes[0]
+    assert objective.encoder.fused is None
+    for parameter in objective.parameters():
+        assert parameter.is_contiguous()
+        assert optimizer.state[parameter]["step"].item() == 2
+    steps(objective, optimizer, [60])  # no whole tile: autograd's
+
+
+def test_what_is_only_looked_at_takes_the_ordinary_way(monkeypatch):
+    objective = Two()
+    optimizer = build(ADAM, objective)
+    x = torch.rand(50, 70)
+    expected = objective.encoder(x).detach()
+    with fused(objective, optimizer) as passes:
+        monkeypatch.setattr(type(passes[0]), "__call__", lambda *args: pytest.fail("was trained"))
+        with torch.no_grad():
+            assert torch.equal(objective.encoder(x), expected)
+        objective.eval()
+        assert torch.equal(objective.encoder(x), expected)
+
+
+def sweep():
+    rows = ResidentRows(torch.rand(200, 70), Scaling.identity())
+    return row_batches(rows, batch_size=50, seed=0, stream="s")
+
+
+def test_only_what_the_kernels_can_do_is_taken_over(monkeypatch):
+    from spherepair.training import fused_pass
+
+    monkeypatch.setattr(fused_pass, "FusedPass", lambda network, *rest: network)
+    objective = Two()
+    optimizer = build(ADAM, objective)
+    taken = fuse_passes(objective, [sweep()], optimizer, ADAM, GPU)
+    assert taken == [objective.encoder, objective.decoder]
+    clipped = Recipe("adam", clip_norm=1.0)
+    for recipe, hardware in ((clipped, GPU), (ADAM, CPU)):
+        assert fuse_passes(objective, [sweep()], optimizer, recipe, hardware) == []
+    objective.encoder[0].weight.requires_grad_(False)
+    assert fuse_passes(objective, [sweep()], build(ADAM, objective), ADAM, GPU) == [objective.decoder]
+    monkeypatch.setattr(Two, "passes_once", False)
+    assert fuse_passes(objective, [sweep()], optimizer, ADAM, GPU) == []
+
+
+def test_a_pass_that_cannot_be_fused_is_left_to_autograd(monkeypatch):
+    from spherepair.training import fused_pass
+
+    def refuse(*args):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(fused_pass, "FusedPass", refuse)
+    objective = Two()
+    assert fuse_passes(objective, [sweep()], build(ADAM, objective), ADAM, GPU) == []
+
+
+def test_chains_of_another_kind_have_no_links():
+    assert links_of(mlp((6, 4), ends_in_relu=True)) is None
+    assert links_of(MLP(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2))) is None
+    assert [link.activation for link in links_of(mlp((6, 5, 4)))] == ["relu", "linear"]
+
+
+@pytest.mark.parametrize("method", [CIDEC, DCGMM])
+def test_a_whole_fit_is_the_same(method, monkeypatch):
+    """With the kernels, and with autograd, in float32."""
+    from spherepair.training import fused_pass
+
+    generator = torch.Generator().manual_seed(0)
+    X, y = torch.rand(128, 8, generator=generator).numpy(), torch.arange(128).numpy() % 3
+    pairs = Constraints.from_labels(y, 64, random_state=0)
+    settings = {"hidden_dims": (16,), "max_epochs": 2, "batch_size": 64, "random_state": 0, "progress": False}
+    settings |= {"pretraining": None} if method is CIDEC else {"pretraining_epochs": 1}
+    settings["precision"] = "float32"
+    expected = method(3, **settings).fit(X, constraints=pairs)
+
+    plain_build, plain_pass, taken = Recipe.build, fused_pass.FusedPass, []
+
+    def build_with_tensor(self, objective, hardware):
+        optimizer = plain_build(self, objective, hardware)
+        for group in optimizer.groups:
+            group.rate = torch.zeros(())
+        return optimizer
+
+    def exact(network, links, optimizer):
+        taken.append(plain_pass(network, links, optimizer, dtype=torch.float32))
+        return taken[-1]
+
+    def as_on_a_gpu(links, batches, recipe, hardware):
+        return has_kernels(links, batches, recipe, SimpleNamespace(precision="mixed"))
+
+    monkeypatch.setattr(Recipe, "build", build_with_tensor)
+    monkeypatch.setattr(fused_pass, "FusedPass", exact)
+    monkeypatch.setattr(chain, "has_kernels", as_on_a_gpu)
+    found = method(3, **settings).fit(X, constraints=pairs)
+    assert len(taken) == (2 if method is CIDEC else 4)  # DCGMM's pretraining has them too
+    for mine, theirs in zip(found.history_, expected.history_, strict=True):
+        for name in set(theirs) - {"seconds", "stage"}:
+            assert mine[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-5)
