@@ -101,10 +101,13 @@ def _assert_same(one: SpherePair, other: SpherePair) -> None:
     assert np.array_equal(one.embedding_, other.embedding_)
     assert np.array_equal(one.labels_, other.labels_)
 
-    def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
-
-    assert timeless(one.history_) == timeless(other.history_)
+    # On a busy machine a recorded loss was once seen to differ in its last digits between two processes, with
+    # the same weights after it: gradients are rounded to bfloat16, losses are not.
+    for mine, theirs in zip(one.history_, other.history_, strict=True):
+        assert mine.keys() == theirs.keys()
+        assert mine["stage"] == theirs["stage"]
+        for name in mine.keys() - {"stage", "seconds"}:
+            assert mine[name] == pytest.approx(theirs[name], rel=1e-4, abs=1e-7)
 
 
 STOPS = [
