@@ -167,9 +167,10 @@ def test_compiled_terms_are_the_same(is_bernoulli, part, monkeypatch):
 def test_only_long_trainings_on_a_gpu_wait_for_the_compiler(monkeypatch):
     made = []
     monkeypatch.setattr("spherepair.estimators.dcgmm.compiled", made.append)
+    monkeypatch.setattr(DCGMM, "__sklearn_is_fitted__", lambda model: model.max_epochs == 20_000)
     job = make_job(1_000, 600)
     job.network = make_network()
-    for device, epochs in (("cpu", 10_000), ("cuda", 100), ("cuda", 10_000)):
+    for device, epochs in (("cpu", 10_000), ("cuda", 100), ("cuda", 20_000), ("cuda", 10_000)):
         model = DCGMM(5, max_epochs=epochs)
         model._hardware = Hardware(torch.device(device), "float32")
         assert made == []

@@ -69,9 +69,7 @@ class DCGMMObjective(AssigningObjective):
         self._pair_weight = pair_weight
         self._is_bernoulli = bool(network.is_bernoulli)
         self._generator: torch.Generator | None = None
-        self._draw = compiled(_draw) if compiles else _draw
-        self._bound = compiled(_bound) if compiles else _bound
-        self._agreement = compiled(mixture_pair_loss) if compiles else mixture_pair_loss
+        self._compiled = tuple(compiled(f) for f in FUNCTIONS) if compiles else FUNCTIONS
 
     def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
         """Take the noise of this epoch."""
@@ -82,17 +80,18 @@ class DCGMMObjective(AssigningObjective):
         weight = batch.row_weight
         if batch.part == PAIRS:
             weight = (batch.pair_weight > 0).float().repeat(2)
+        draw, bound, agree = self._compiled if self.training else FUNCTIONS
         target = batch.x / self.network.ceiling
         answer = self.network.answer(target)
-        z = self._draw(answer, self._noise(answer))
+        z = draw(answer, self._noise(answer))
         prior = {"centers": self.network.centers, "log_variances": self.network.log_variances}
-        error, divergence, logits = self._bound(
+        error, divergence, logits = bound(
             z, answer, self.network.decode(z), target, weight, is_bernoulli=self._is_bernoulli, **prior
         )
         if batch.part == ROWS:
             return {"reconstruction": error, "divergence": divergence}
         left, right, _ = batch.split(logits)
-        agreement = self._agreement(left, right, batch.is_must_link, weight=batch.pair_weight)
+        agreement = agree(left, right, batch.is_must_link, weight=batch.pair_weight)
         return {
             "pairs": self._pair_weight * agreement,
             "pair_reconstruction": error,
@@ -128,6 +127,10 @@ def _bound(
         z, *mean_and_log_variance(answer), centers=centers, precisions=precisions(log_variances)
     )
     return error, weighted_mean(divergence, weight), logits
+
+
+#: What a step computes beside the passes of the network: many small operations.
+FUNCTIONS: tuple[Any, Any, Any] = (_draw, _bound, mixture_pair_loss)
 
 
 # Differs from the paper: labels come from the mean of a row's embedding; the authors draw it at random,
@@ -276,12 +279,13 @@ class DCGMM(AnchoredClusterer):
 
     def _build_objective(self, job: Job) -> Objective:
         n_steps = int(self.max_epochs) * sum(sweep.n_steps for sweep in self._sweeps(job, "pairs"))
+        is_long = n_steps >= WORTH_COMPILING and not self.__sklearn_is_fitted__()  # refining is short
         return DCGMMObjective(
             job.network,
             job.rows,
             self._hardware,
             pair_weight=self.pair_weight,
-            compiles=self._hardware.is_cuda and n_steps >= WORTH_COMPILING,
+            compiles=self._hardware.is_cuda and is_long,
         )
 
     def _recipe(self) -> Recipe:

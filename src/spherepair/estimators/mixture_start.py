@@ -27,7 +27,7 @@ SHARED_MAXIMUM = 0.9
 
 
 class AutoencodingObjective(Objective):
-    """Mean head and decoder as a plain autoencoder, without noise and divergence.
+    """Means and decoder as a plain autoencoder, without noise and divergence.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ LOG_VARIANCE_BOUND = 20.0
 
 
 class MixtureVAE(nn.Module):
-    """Encoder with two heads, decoder and mixture.
+    """Encoder, decoder and mixture.
 
     Rows are divided by ``ceiling`` first, so that a Bernoulli decoder sees values in [0, 1]; whether the
     decoder is one is kept here too, since a saved model must remember both.

@@ -27,12 +27,12 @@ FIRST_PARAMETER = 3
 class MLP(nn.Sequential):
     """Linear layers with ReLU between them, and after the last one too if that is given."""
 
-    #: What passes rows instead, while a stage of training has kernels of its own for that.
+    #: What passes rows instead in a training step that has kernels of its own for that.
     fused: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """The output for rows, (n, n_out); in float32 where products are in bfloat16."""
-        if self.fused is not None and self.training and torch.is_grad_enabled():
+        if self.fused is not None:
             return self.fused(x)
         layers = self.chain()
         if layers is None or not _in_bfloat16(x):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -75,7 +75,7 @@ def fuse_passes(
     recipe: Recipe,
     hardware: Hardware,
 ) -> list[FusedPass]:
-    """Take over the passes of an objective's networks where there are kernels for them; to be closed."""
+    """Passes of an objective's networks in kernels of our own, where there are some; to be closed."""
     taken: list[FusedPass] = []
     if not objective.passes_once or not isinstance(optimizer, SGD | Adam) or len(optimizer.groups) > 1:
         return taken
@@ -87,13 +87,26 @@ def fuse_passes(
             or not are_trained(links, optimizer)
         ):
             continue
+        n_rows = {2 * batches.pairs_per_step + batches.rows_per_step for batches in sweeps}
         try:
             from spherepair.training.fused_pass import FusedPass
 
-            taken.append(FusedPass(network, links, optimizer))
+            taken.append(FusedPass(network, links, optimizer, sorted(n_rows)))
         except Exception as error:  # Triton raises what its compilers raise
             logger.info("the pass cannot be fused here (%s); using autograd", error)
     return taken
+
+
+@contextmanager
+def taking_over(passes: Sequence[FusedPass]) -> Iterator[None]:
+    """For one forward pass of a training step: rows go through these, and never at other times."""
+    for taken in passes:
+        taken.network.fused = taken
+    try:
+        yield
+    finally:
+        for taken in passes:
+            taken.network.fused = None
 
 
 def links_of(network: MLP) -> list[Link] | None:

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 #: Steps of a training that are worth waiting for the compiler.
 WORTH_COMPILING = 50_000
+#: Shapes for which a process may compile a function before torch refuses: every data set has its own.
+MOST_SHAPES = 256
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,12 +35,14 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
         Of tensors whose shapes stay the same.
     """
     used: Callable[P, T] = torch.compile(function, fullgraph=True, dynamic=False)
+    settings = torch._dynamo.config
+    limit = "recompile_limit" if hasattr(settings, "recompile_limit") else "cache_size_limit"
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         nonlocal used
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), settings.patch({limit: MOST_SHAPES}):
                 warnings.simplefilter("ignore")  # the compiler's own, about how it looks at tensors
                 return used(*args, **kwargs)
         except Exception as error:  # its compilers raise what they raise

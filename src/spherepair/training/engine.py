@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +19,14 @@ from torch import Tensor, nn
 from spherepair.errors import TrainingDivergedError
 from spherepair.training.batches import Batch, Batches
 from spherepair.training.capture import CapturedStep, CapturedValue
-from spherepair.training.chain import fuse_passes
+from spherepair.training.chain import fuse_passes, taking_over
 from spherepair.training.hardware import Hardware
 from spherepair.training.optimizers import SGD, STEPS_ABOVE_DENORMAL, Adam, Optimizer
 from spherepair.training.randomness import derive_seed
 from spherepair.training.stopping import LABELS, OBJECTIVE, FixedEpochs, StoppingRule
+
+if TYPE_CHECKING:
+    from spherepair.training.fused_pass import FusedPass
 
 Record = dict[str, Any]
 
@@ -34,7 +37,8 @@ CAPTURED_BLOCKS = 4
 class Objective(nn.Module):
     """What a method optimises: a module that holds its network and names the terms of its loss."""
 
-    #: Whether each network of it passes at most once in a step, so that its weights may move on the way back.
+    #: Whether each network of it passes at most once in a step, so that its weights may move on the way back;
+    #: to be taken back by whoever adds a second pass.
     passes_once: ClassVar[bool] = False
 
     def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
@@ -149,10 +153,11 @@ def train(
     if resume is not None:
         resume(state)
     runs: list[_Sweep] = []
-    passes = fuse_passes(objective, sweeps, state.optimizer, recipe, hardware)
+    passes: list[FusedPass] = []
     objective.train()
     try:
-        runs += [_Sweep(batches, state, recipe, hardware) for batches in sweeps]
+        passes += fuse_passes(objective, sweeps, state.optimizer, recipe, hardware)
+        runs += [_Sweep(batches, state, recipe, hardware, passes) for batches in sweeps]
         while state.epoch < max_epochs and not _is_over(rule, runs, state):
             generator.manual_seed(derive_seed(seed, stage, "noise", state.epoch))
             state.records.append(_epoch(runs, state, recipe))
@@ -214,10 +219,17 @@ class Step(Protocol):
 class _Sweep:
     """Runs the steps of an epoch over one kind of batches, captured as a CUDA graph where possible."""
 
-    def __init__(self, batches: Batches, state: TrainingState, recipe: Recipe, hardware: Hardware) -> None:
+    def __init__(
+        self,
+        batches: Batches,
+        state: TrainingState,
+        recipe: Recipe,
+        hardware: Hardware,
+        passes: Sequence[FusedPass],
+    ) -> None:
         self._batches, self._generator, self._hardware = batches, state.generator, hardware
         fused = state.objective.fused_step(state.optimizer, batches, recipe, hardware)
-        self._step: Step = fused if fused is not None else _AutogradStep(batches, state, recipe, hardware)
+        self._step: Step = fused or _AutogradStep(batches, state, recipe, hardware, passes)
         self._objective = state.objective
         self._captured: CapturedStep | None = None
         self._value: Callable[[], Tensor] = partial(_whole, state.objective, batches, hardware)
@@ -264,7 +276,15 @@ class _AutogradStep:
 
     steps_per_graph = 8
 
-    def __init__(self, batches: Batches, state: TrainingState, recipe: Recipe, hardware: Hardware) -> None:
+    def __init__(
+        self,
+        batches: Batches,
+        state: TrainingState,
+        recipe: Recipe,
+        hardware: Hardware,
+        passes: Sequence[FusedPass],
+    ) -> None:
+        self._passes = passes
         self._objective, self._batches, self._hardware = state.objective, batches, hardware
         self._optimizer, self._clip_norm = state.optimizer, recipe.clip_norm
         self._parameters = state.optimizer.parameters
@@ -283,7 +303,7 @@ class _AutogradStep:
             self._optimizer.forget_tiny()
         self._n_done += 1
         batch = self._batches.next()
-        with self._hardware.autocast():
+        with self._hardware.autocast(), taking_over(self._passes):
             terms = self._objective.terms(batch)
         values = torch.stack([term.float() for term in terms.values()])
         self._optimizer.zero_grad()

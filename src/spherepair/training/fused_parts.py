@@ -40,6 +40,11 @@ class Launch:
         """Queue it."""
         self.kernel[self.grid](*self.arguments, **self.constants)
 
+    def signature(self) -> tuple[Any, ...]:
+        """What a kernel is compiled for: types of the arguments and constants."""
+        types = [getattr(argument, "dtype", type(argument)) for argument in self.arguments]
+        return self.kernel, *types, *self.constants.items()
+
     def compile(self, device: torch.device) -> None:
         """Compile the kernel and what launches it, which Triton would otherwise do at the first launch."""
         with torch.cuda.device(device):
@@ -49,7 +54,7 @@ class Launch:
 
 def compile_together(launches: Sequence[Launch]) -> None:
     """Compile the kernels at the same time: most of it is waiting for the assembler."""
-    once = {launch.kernel: launch for launch in launches}.values()
+    once = {launch.signature(): launch for launch in launches}.values()
     device = launches[0].arguments[0].device
     with ThreadPoolExecutor(len(once)) as pool:
         for compiled in [pool.submit(launch.compile, device) for launch in once]:

@@ -1,7 +1,7 @@
 """A network's pass in a handful of GPU kernels, for losses of any kind (Triton).
 
-:class:`FusedPass` stands in for the pass of a chain of Linear layers with ReLU between them while a stage of
-training runs. Forward it is one kernel a layer. Backward it is one kernel a layer as well, and a last one
+:class:`FusedPass` stands in for the pass of a chain of Linear layers with ReLU between them in the steps of a
+stage of training. Forward it is one kernel a layer. Backward it is one kernel a layer as well, and a last one
 that multiplies out all gradients of the weights, moves moments and weights, and leaves no gradient behind:
 autograd sees the pass as one operation, and the optimiser has nothing left to do for these weights.
 
@@ -27,6 +27,7 @@ from spherepair.training.fused_parts import (
     Launch,
     PaddedWeights,
     blocks,
+    compile_together,
     constants_of,
     grid,
     padded,
@@ -35,7 +36,7 @@ from spherepair.training.optimizers import SGD, Adam
 
 
 class FusedPass:
-    """The pass of a network, taken over until :meth:`close`.
+    """The pass of a network in the steps of a stage of training, until :meth:`close`.
 
     Parameters
     ----------
@@ -44,6 +45,8 @@ class FusedPass:
         Its layers.
     optimizer : SGD with momentum, or Adam
         Holds the rate (a tensor) and the moments.
+    n_rows : sequence of int
+        How many rows will pass at once, so that everything is compiled before the first step.
     dtype : torch.dtype, default=torch.bfloat16
         Of what enters the matrix products.
     """
@@ -53,15 +56,22 @@ class FusedPass:
         network: MLP,
         links: Sequence[Link],
         optimizer: SGD | Adam,
+        n_rows: Sequence[int],
         *,
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
-        self._network, self.links, self.optimizer = network, links, optimizer
+        self.network, self.links, self.optimizer = network, links, optimizer
         sizes = [links[0].layer.in_features, *(link.layer.out_features for link in links)]
         self.widths = [padded(size) for size in sizes]
         self.weights = PaddedWeights(links, self.widths, optimizer, dtype)
         self._buffers: dict[int, _Buffers] = {}
-        network.fused = self
+        try:
+            launches = [launch for n in n_rows for launch in self.buffers(n).launches()]
+            if self.weights.flat.is_cuda:
+                compile_together(launches)
+        except Exception:
+            self.close()
+            raise
 
     def __call__(self, x: Tensor) -> Tensor:
         """The output for rows, (n, n_out), in float32; going back through it moves the weights."""
@@ -70,14 +80,14 @@ class FusedPass:
         return output
 
     def buffers(self, n_rows: int) -> _Buffers:
-        """Made when so many rows pass for the first time, before any capture; their addresses stay."""
+        """Of so many rows; their addresses stay."""
         if n_rows not in self._buffers:
             self._buffers[n_rows] = _Buffers(self, n_rows)
         return self._buffers[n_rows]
 
     def close(self) -> None:
-        """Give the network its own pass and the parameters storage of their own again."""
-        self._network.fused = None
+        """Give the parameters storage of their own again."""
+        self._buffers.clear()
         self.weights.release()
 
 
@@ -114,6 +124,9 @@ class _Buffers:
         self._forward = [self._forward_launch(i) for i in range(last + 1)]
         self._backward = [self._backward_launch(i) for i in range(last, -1, -1)]
         self._update = self._update_launch()
+
+    def launches(self) -> list[Launch]:
+        return [*self._forward, *self._backward, self._update]
 
     def forward(self, x: Tensor) -> Tensor:
         self._h[0][: self._n_rows, : self._n_in].copy_(x)

@@ -1,9 +1,9 @@
-"""The Triton kernels of ``training/fused.py``: tiles of T x T, all widths whole tiles, no masks.
+"""The Triton kernels of ``fused.py`` and ``fused_pass.py``: tiles of T x T, all widths whole tiles, no masks.
 
-``cursor`` holds the number of the step in its epoch and ``count`` that of all steps, both on the device. The
-last :func:`backward` of a step moves them on, and :func:`update` gathers the rows of the next step while it
-waits for memory. The noisy rows therefore have two places: those of odd steps lie ``other`` numbers behind
-those of even ones.
+In pretraining ``cursor`` holds the number of the step in its epoch and ``count`` that of all steps, both on
+the device. The last :func:`backward` of a step moves them on, and :func:`update` gathers the rows of the
+next step while it waits for memory. The noisy rows therefore have two places: those of odd steps lie
+``other`` numbers behind those of even ones. A pass that is only taken over has no noise and one place.
 Activations: 0 linear, 1 ReLU, 2 ReLU and dropout, 3 the sphere.
 """
 
