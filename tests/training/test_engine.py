@@ -93,6 +93,11 @@ def test_the_rate_decays_in_steps():
     assert [recipe.rate(e) for e in range(5)] == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001])
 
 
+def test_the_rate_rises_at_first_where_that_is_wanted():
+    recipe = Recipe(learning_rate=0.4, warm_up=4)
+    assert [recipe.rate(e) for e in range(6)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
 def test_a_rule_on_a_term_ends_training():
     rule = SettledRule(min_epochs=1, settled=1.0, patience=1, watches="pull")
     records = run(Quadratic(), max_epochs=100, stopping=rule)

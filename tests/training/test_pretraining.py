@@ -149,3 +149,12 @@ def test_a_gpu_pretrains_longer_unless_the_epochs_are_given(device, is_fused, ep
     JointPretraining().run(nn.Identity(), rows, session)
     JointPretraining(epochs=7).run(nn.Identity(), rows, session)
     assert asked == [epochs, 7]
+
+
+@pytest.mark.parametrize(("warm_up", "expected"), [(0.0, 0), (0.5, 10)])
+def test_joint_pretraining_warms_up_for_a_share_of_its_epochs(warm_up, expected, rows):
+    seen = {}
+    session = SimpleNamespace(hardware=CPU, seed=0, run_stage=lambda *args, **stage: seen.update(stage))
+    JointPretraining(epochs=20, warm_up=warm_up).run(make_network(), rows, session)
+    assert seen["recipe"].warm_up == expected
+    assert seen["recipe"].rate(0) == pytest.approx(1e-3 / max(1, expected))

@@ -79,12 +79,12 @@ class Recipe:
     clip_norm: float | None = None
     decay_every: int | None = None
     decay_factor: float = 0.1
+    warm_up: int = 0
 
     def rate(self, epoch: int) -> float:
-        """Learning rate of an epoch: multiplied by ``decay_factor`` every ``decay_every``."""
-        if self.decay_every is None:
-            return self.learning_rate
-        return self.learning_rate * self.decay_factor ** (epoch // self.decay_every)
+        """Learning rate of an epoch: rises in the first ``warm_up``, falls by a factor every ``decay_every``."""
+        rate = self.learning_rate * min(1.0, (epoch + 1) / max(1, self.warm_up))
+        return rate if self.decay_every is None else rate * self.decay_factor ** (epoch // self.decay_every)
 
     def build(self, objective: Objective, hardware: Hardware) -> Optimizer:
         """The optimiser over what the objective trains."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -145,13 +145,16 @@ class JointPretraining:
     more of them still help, and take seconds on the one and minutes on the other. ``min_steps`` (of all
     epochs together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120
     steps only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per
-    row, or 256 where that would leave fewer than ``min_steps``.
+    row, or 256 where that would leave fewer than ``min_steps``. ``warm_up`` is the share of the epochs in which
+    the rate rises to ``learning_rate``: on rows with many rare columns, such as texts, Adam's first steps
+    move the weights of all of them alike, and what they undo is not learned again.
     """
 
     epochs: int | None = None
     min_steps: int = 1500
     learning_rate: float = 1e-3
     batch_size: int | None = None
+    warm_up: float = 0.0
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place."""
@@ -166,7 +169,7 @@ class JointPretraining:
             objective,
             self._batches(rows, epochs, session.seed),
             stage=JOINT_STAGE,
-            recipe=recipe,
+            recipe=replace(recipe, warm_up=round(self.warm_up * epochs)),
             max_epochs=epochs,
         )
 
