@@ -82,7 +82,7 @@ class Recipe:
     warm_up: int = 0
 
     def rate(self, epoch: int) -> float:
-        """Learning rate of an epoch: rises in the first ``warm_up``, falls by a factor every ``decay_every``."""
+        """Learning rate of an epoch: rises for ``warm_up``, falls by a factor every ``decay_every``."""
         rate = self.learning_rate * min(1.0, (epoch + 1) / max(1, self.warm_up))
         return rate if self.decay_every is None else rate * self.decay_factor ** (epoch // self.decay_every)
 

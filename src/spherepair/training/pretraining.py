@@ -145,9 +145,8 @@ class JointPretraining:
     more of them still help, and take seconds on the one and minutes on the other. ``min_steps`` (of all
     epochs together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120
     steps only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per
-    row, or 256 where that would leave fewer than ``min_steps``. ``warm_up`` is the share of the epochs in which
-    the rate rises to ``learning_rate``: on rows with many rare columns, such as texts, Adam's first steps
-    move the weights of all of them alike, and what they undo is not learned again.
+    row, or 256 where that would leave fewer than ``min_steps``. ``warm_up`` is the share of the epochs in
+    which the rate rises to ``learning_rate``; it helps where rows have many rare columns, as texts do.
     """
 
     epochs: int | None = None
