@@ -35,7 +35,7 @@ MODEST: dict[str, Any] = {
     "random_state": 0,
     "progress": False,
 }
-PREPARED = {"pretraining": JointPretraining(epochs=5, min_steps=200)}
+PREPARED = {"pretraining": JointPretraining(epochs=5, min_steps=300)}
 LEARNING: dict[str, tuple[dict[str, Any], float]] = {
     "SpherePair": (PREPARED, 0.85),
     "VanillaDCC": ({}, 0.7),

@@ -146,14 +146,15 @@ class JointPretraining:
     epochs together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120
     steps only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per
     row, or 256 where that would leave fewer than ``min_steps``. ``warm_up`` is the share of the epochs in
-    which the rate rises to ``learning_rate``; it helps where rows have many rare columns, as texts do.
+    which the rate rises to ``learning_rate``: full steps from the start spoil what can be learned from rows
+    with many rare columns, as texts are.
     """
 
     epochs: int | None = None
     min_steps: int = 1500
     learning_rate: float = 1e-3
     batch_size: int | None = None
-    warm_up: float = 0.0
+    warm_up: float = 1 / 3
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place."""
