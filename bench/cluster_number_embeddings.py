@@ -46,7 +46,9 @@ def main() -> None:
         for seed in args.seeds:
             started, shown = time.perf_counter(), []
             pretraining = SharedPretraining(
-                JointPretraining(epochs=PRETRAINING_EPOCHS, warm_up=0.0), data_identity(name), args.out / "pretrained"
+                JointPretraining(epochs=PRETRAINING_EPOCHS, warm_up=0.0),
+                data_identity(name),
+                args.out / "pretrained",
             )
             for n_pairs in args.pairs:
                 run = fit_one(
