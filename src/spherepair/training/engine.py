@@ -105,6 +105,8 @@ class TrainingState:
     max_epochs: int
     records: list[Record] = field(default_factory=list)
     monitored: list[float] = field(default_factory=list)
+    #: Networks whose passes kernels of our own take over.
+    passes: list[FusedPass] = field(default_factory=list)
 
     @property
     def epoch(self) -> int:
@@ -153,11 +155,10 @@ def train(
     if resume is not None:
         resume(state)
     runs: list[_Sweep] = []
-    passes: list[FusedPass] = []
     objective.train()
     try:
-        passes += fuse_passes(objective, sweeps, state.optimizer, recipe, hardware)
-        runs += [_Sweep(batches, state, recipe, hardware, passes) for batches in sweeps]
+        state.passes += fuse_passes(objective, sweeps, state.optimizer, recipe, hardware)
+        runs += [_Sweep(batches, state, recipe, hardware) for batches in sweeps]
         while state.epoch < max_epochs and not _is_over(rule, runs, state):
             generator.manual_seed(derive_seed(seed, stage, "noise", state.epoch))
             state.records.append(_epoch(runs, state, recipe))
@@ -168,7 +169,7 @@ def train(
     finally:
         for run in runs:
             run.close()
-        for taken in passes:
+        for taken in state.passes:
             taken.close()
         state.optimizer.zero_grad()  # gradients of a captured step would hold on to its memory
         objective.eval()
@@ -219,17 +220,10 @@ class Step(Protocol):
 class _Sweep:
     """Runs the steps of an epoch over one kind of batches, captured as a CUDA graph where possible."""
 
-    def __init__(
-        self,
-        batches: Batches,
-        state: TrainingState,
-        recipe: Recipe,
-        hardware: Hardware,
-        passes: Sequence[FusedPass],
-    ) -> None:
+    def __init__(self, batches: Batches, state: TrainingState, recipe: Recipe, hardware: Hardware) -> None:
         self._batches, self._generator, self._hardware = batches, state.generator, hardware
         fused = state.objective.fused_step(state.optimizer, batches, recipe, hardware)
-        self._step: Step = fused or _AutogradStep(batches, state, recipe, hardware, passes)
+        self._step: Step = fused or _AutogradStep(batches, state, recipe, hardware)
         self._objective = state.objective
         self._captured: CapturedStep | None = None
         self._value: Callable[[], Tensor] = partial(_whole, state.objective, batches, hardware)
@@ -276,15 +270,8 @@ class _AutogradStep:
 
     steps_per_graph = 8
 
-    def __init__(
-        self,
-        batches: Batches,
-        state: TrainingState,
-        recipe: Recipe,
-        hardware: Hardware,
-        passes: Sequence[FusedPass],
-    ) -> None:
-        self._passes = passes
+    def __init__(self, batches: Batches, state: TrainingState, recipe: Recipe, hardware: Hardware) -> None:
+        self._passes = state.passes
         self._objective, self._batches, self._hardware = state.objective, batches, hardware
         self._optimizer, self._clip_norm = state.optimizer, recipe.clip_norm
         self._parameters = state.optimizer.parameters
