@@ -117,5 +117,12 @@ def _name_end(axes: Axes, end: tuple[float, float], label: str, *, height: float
         va="center",
         fontsize=SMALL_SIZE,
         color=BLACK,
-        arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 3},
+        arrowprops={
+            "arrowstyle": "-",
+            "color": colour,
+            "linewidth": 0.7,
+            "relpos": (0.0, 0.5),  # from the left end of the name, not from its middle
+            "shrinkA": 1,
+            "shrinkB": 3,
+        },
     )
