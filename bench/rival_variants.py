@@ -204,6 +204,9 @@ VARIANTS: dict[str, dict[str, Variant]] = {
         "vade": Variant("what do pairs add?", {"pair_weight": 0.0}),
         "gaussian": Variant("the other likelihood", {"likelihood": "gaussian"}),
         "all-rows-start": Variant("the mixture starts from all rows", parts=(ALL_ROWS_START,)),
+        "rate-3e-4": Variant("is the step too large?", {"learning_rate": 3e-4}),
+        "rate-1e-4": Variant("is the step too large?", {"learning_rate": 1e-4}),
+        "pairs-1000": Variant("do pairs weigh too much?", {"pair_weight": 1000.0}),
     },
     "AutoEmbedder": {
         **BASE,
