@@ -153,6 +153,14 @@ def test_saved_picture_is_whole_and_alone(tmp_path, suffix):
     assert (tmp_path / f"curve{suffix}").stat().st_size > 1000
 
 
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_equal_pictures_are_equal_files(tmp_path, suffix):
+    files = [tmp_path / f"{name}{suffix}" for name in "ab"]
+    for file in files:
+        save_figure(tail_angle_curve(number()), file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
 def test_failed_picture_leaves_nothing_behind(tmp_path, monkeypatch):
     figure = tail_angle_curve(number())
 

@@ -23,7 +23,7 @@ _LETTERS_PER_INCH = 13
 #: Kinds of picture files that can be written.
 SUFFIXES = (".png", ".svg", ".pdf")
 DOTS_PER_INCH = 150
-#: Dates and versions inside the file would make equal pictures differ.
+#: Dates and versions inside the file, like identifiers drawn at random, would make equal pictures differ.
 _METADATA: dict[str, dict[str, str | None]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None},
@@ -72,9 +72,11 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = DOTS
     dpi : int
         Dots per inch, where the picture has dots.
     """
+    from matplotlib import rc_context
+
     target = check_picture_name(path)
     suffix = target.suffix.lower()
-    with whole_file(target) as temporary:
+    with whole_file(target) as temporary, rc_context({"svg.hashsalt": "spherepair"}):
         figure.savefig(temporary, dpi=dpi, format=suffix[1:], facecolor="white", metadata=_METADATA[suffix])
 
 
