@@ -44,7 +44,8 @@ def main() -> None:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--look-every", type=int, default=5)
-    parser.add_argument("--most-epochs", type=int, default=120)
+    parser.add_argument("--most-epochs", type=int, default=250)
+    parser.add_argument("--most-times", type=float, default=7.0, help="give up at so many times our seconds")
     args = parser.parse_args()
     hardware = choose_hardware()
     where = torch.cuda.get_device_name() if hardware.is_cuda else f"{torch.get_num_threads()} CPU threads"
@@ -72,7 +73,7 @@ def main() -> None:
         spent, best, epoch = time.perf_counter() - started, 0.0, 0
         print(f"  plain: {n_pretraining} epochs of pretraining in {spent:.0f} s", flush=True)
         optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-        while best < aim and epoch < args.most_epochs:
+        while best < aim and epoch < args.most_epochs and spent < args.most_times * ours:
             started = time.perf_counter()
             for _ in range(args.look_every):
                 pairs_epoch(network, X, listed, optimizer)
