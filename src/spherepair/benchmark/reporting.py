@@ -96,7 +96,18 @@ def _front(summaries: list[Summary]) -> Iterator[Block]:
 def _made_with(record: Record) -> str:
     versions = record["versions"]
     shown = ", ".join(f"{name} {versions[name]}" for name in ("spherepair", "torch", "python"))
-    return f"{record['device']}, {shown}, commit {record['commit'] or 'unknown'}"
+    return f"{record['device']}, {shown}, commit {_short(record['commit'])}"
+
+
+def _short(commit: str | None) -> str:
+    """Twelve letters of a commit, and the mark of changed sources.
+
+    Examples
+    --------
+    >>> _short("0123456789abcdef+"), _short(None)
+    ('0123456789ab+', 'unknown')
+    """
+    return "unknown" if commit is None else commit[:12] + "+" * (len(commit) > 12 and commit.endswith("+"))
 
 
 def _section(summary: Summary, store: Store) -> Iterator[Block]:
