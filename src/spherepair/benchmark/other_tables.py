@@ -123,7 +123,7 @@ def _seconds(group: str, way: str) -> Callable[[Record], float | None]:
 def _seconds_row(label: str, cell: Cell) -> tuple[Entry, ...]:
     if cell.mean is None:
         return (Entry(label), MISSING, NOTHING, NOTHING)
-    ours = Entry(cell.in_words(".3g", ".2g"))
+    ours = Entry(cell.text(".3g", ".2g"))
     if cell.paper is None:
         return (Entry(label), ours, NOTHING, NOTHING)
     if cell.is_stand_in:  # other rows, other times

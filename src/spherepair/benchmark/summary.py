@@ -64,12 +64,12 @@ class Cell:
         """Standard deviation over seeds."""
         return float(np.std(self.values)) if self.values else 0.0
 
-    def in_words(self, mean: str = ".1f", spread: str = ".1f") -> str:
+    def text(self, mean: str = ".1f", spread: str = ".1f") -> str:
         """Mean ± spread in these formats; one run has no spread.
 
         Examples
         --------
-        >>> Cell((90.0, 92.0), 2).in_words(), Cell((90.0,), 1).in_words()
+        >>> Cell((90.0, 92.0), 2).text(), Cell((90.0,), 1).text()
         ('91.0 ± 1.0', '90.0')
         """
         return format(self.mean, mean) + (f" ± {self.spread:{spread}}" if len(self.values) > 1 else "")

@@ -65,7 +65,7 @@ def score_entry(cell: Cell, *, is_best: bool = False) -> Entry:
     """
     if cell.mean is None:
         return MISSING
-    text = cell.in_words()
+    text = cell.text()
     if len(cell.values) < cell.n_expected:
         text += f" ({len(cell.values)} of {cell.n_expected})"
     return Entry(text, "best" if is_best else "")
