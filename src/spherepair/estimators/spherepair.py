@@ -28,12 +28,13 @@ from spherepair.estimators.must_link_weight import rarity_factor, weigh_must_lin
 from spherepair.estimators.neighbor_term import NeighborAttraction
 from spherepair.estimators.parameters import CUTTING_PARAMETERS
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
+from spherepair.estimators.rehearsal import FEWEST_PAIRS, N_FEATURES, N_STEPS
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
 from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.engine import Objective
-from spherepair.training.pretraining import PRETRAINING
+from spherepair.training.pretraining import PRETRAINING, JointPretraining, StackedPretraining
 from spherepair.training.randomness import torch_generator
 from spherepair.training.stopping import StoppingRule
 
@@ -302,10 +303,32 @@ class SpherePair(EmbeddingClusterer):
         valid = valid_omega_range(n_clusters, embedding_dim)
         return valid is not None and math.isclose(self.omega, valid.low, rel_tol=1e-3)
 
+    def _twin(self, n_rows: int) -> Self | None:
+        pretraining = self._pretraining_method()
+        if self.encoder is not None or not isinstance(pretraining, JointPretraining | StackedPretraining):
+            return None
+        changed = {
+            "n_clusters": 2,
+            "embedding_dim": max(2, self._embedding_dim),
+            "hidden_dims": (N_FEATURES,),
+            "batch_size": max(FEWEST_PAIRS, self.batch_size),
+            "pretraining": pretraining.shortened(n_rows, N_STEPS),
+            "clustering": "kmeans",
+            "max_epochs": 1,
+            "min_steps": N_STEPS,
+            "checkpoint": None,
+            "random_state": 0,
+            "progress": False,
+        }
+        return type(self)(**(self.get_params(deep=False) | changed))
+
+    def _pretraining_method(self) -> Any:
+        return PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
+
     def _pretrain(self, job: Job) -> None:
-        if self.pretraining is None:
+        method = self._pretraining_method()
+        if method is None:
             return
-        method = PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
         method.run(job.network, job.rows, job.session)
 
     def _build_objective(self, job: Job) -> Objective:
