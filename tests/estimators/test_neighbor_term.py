@@ -95,6 +95,22 @@ def test_a_step_pulls_neighbors_together():
     assert stepped[0] @ stepped[1] > z[0] @ z[1]
 
 
+@pytest.mark.parametrize(("n_pairs", "kept"), [(300, 1.0), (1000, 1.0), (5000, 0.2), (10_000, 0.1)])
+def test_neighbors_in_different_clusters_are_let_go_where_pairs_are_many(n_pairs, kept):
+    z = torch.cat([on_circle([0.0, 90.0]), on_circle([20.0, 130.0])])
+    seen = []
+
+    def differ(left, right):
+        seen.append((left.tolist(), right.tolist()))
+        return torch.tensor([False, True])
+
+    term = NeighborAttraction(10, weight=0.3, seed=0, device=CPU, n_pairs=n_pairs, differ=differ)
+    near, far = (-math.log((math.cos(math.radians(a)) + 1) / 2) for a in (20.0, 40.0))
+    found = loss_of(term, make_batch(4), z).item()
+    assert found == pytest.approx(0.3 * (near + kept * far) / 2)
+    assert seen == [([0, 1], [2, 3])]
+
+
 def test_a_step_with_a_single_row_costs_nothing():
     z = on_circle([30.0]).requires_grad_()
     loss = loss_of(make_term(10), make_batch(1), z)

@@ -51,7 +51,9 @@ def make_batch(index: Any) -> Batch:
 def labelled(labels: list[int], agrees: Tensor | None = None, **options: Any) -> PseudoPairs:
     """A term that has looked at the clusters already."""
     term = make_term(len(labels), **options)
+    term.weight = 0.5  # as beside pairs enough
     term.labels.copy_(torch.tensor(labels))
+    term.clusters.copy_(torch.tensor(labels))
     term.agrees.copy_(ALL if agrees is None else agrees)
     return term
 
@@ -146,6 +148,29 @@ def test_pairs_are_made_among_so_many_anchors_at_most(monkeypatch):
     found = loss_of(labelled(LABELS), make_batch([*range(10), *[0] * 10]), random_rows(20))
     literal = slow_loss(random_rows(20)[:3], LABELS[:3], ALL)
     assert found.item() == pytest.approx(literal.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(("n_pairs", "weight"), [(0, 0.0), (300, 0.15), (1000, 0.5), (10_000, 0.05)])
+def test_the_weight_is_full_beside_a_thousand_pairs_and_less_beside_fewer_or_more(n_pairs, weight):
+    pairs = make_pairs(must=[(0, 1)] * n_pairs)
+    assert make_term(10, pairs, weight=0.5).weight == pytest.approx(weight)
+
+
+def test_rows_differ_where_they_are_seen_in_clusters_that_the_pairs_agree_are_different():
+    agrees = torch.tensor([[True, True, False], [True, True, True], [False, True, True]])
+    term = labelled([0, 0, 1, 2, UNKNOWN], agrees)
+    left, right = torch.tensor([0, 0, 0, 2, 0, 4]), torch.tensor([1, 2, 3, 3, 4, 4])
+    assert term.differ(left, right).tolist() == [False, True, False, True, False, False]
+
+
+def test_a_look_leaves_the_cluster_of_every_row():
+    z = F.normalize(random_rows(60), dim=1)
+    term = make_term(60, first_epoch=0)
+    term.on_epoch_start(0, lambda index: z[index])
+    known = term.labels != UNKNOWN
+    assert (term.clusters >= 0).all()
+    assert torch.equal(term.clusters[known], term.labels[known])
+    assert 0 < known.sum() < 60
 
 
 def test_before_the_first_look_nothing_is_known():
@@ -318,7 +343,7 @@ def test_what_was_seen_comes_back_with_the_state_of_a_checkpoint():
     term = look(circle([0, 60, 180]), make_pairs(must=[(0, 20), (1, 21), (2, 22)]), 3)
     other = make_term(60)
     other.load_state_dict(term.state_dict())
-    assert set(term.state_dict()) == {"labels", "agrees"}
+    assert set(term.state_dict()) == {"labels", "clusters", "agrees"}
     assert torch.equal(other.labels, term.labels)
     assert torch.equal(other.agrees, term.agrees)
 

@@ -1,6 +1,9 @@
 """The fit of next to nothing that gets a GPU ready."""
 
+from __future__ import annotations
+
 import logging
+import time
 import warnings
 from dataclasses import replace
 
@@ -9,38 +12,44 @@ import pytest
 import torch
 
 from spherepair import Constraints, SpherePair
+from spherepair.baselines import VanillaDCC
 from spherepair.estimators import base, rehearsal
+from spherepair.estimators.rehearsal import Rehearsal, rehearsing
 from spherepair.training.capture import WARM_UP_STEPS
-from spherepair.training.hardware import Hardware, choose_hardware
+from spherepair.training.hardware import Hardware
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 
 LIKE_A_GPU = Hardware(torch.device("cpu"), "mixed")
 
 
-def twin_of(model, n_rows=60_000, embedding_dim=10):
-    model._embedding_dim = embedding_dim
-    return model._twin(n_rows)
-
-
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch):
     monkeypatch.setattr(rehearsal, "_begun", set())
-    monkeypatch.setattr(rehearsal, "import_module", lambda name: None)  # Triton may not be installed
+
+
+def rehearsal_of(model, n_rows=60_000, embedding_dim=10):
+    model._embedding_dim = embedding_dim
+    return model._rehearsal(n_rows)
+
+
+def pretraining_of(model, n_rows=60_000):
+    (twin,) = rehearsal_of(model, n_rows).parts[0].args
+    return twin.pretraining
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "n_stages"),
     [
-        SpherePair(10, device="cpu"),
-        SpherePair.paper(10, device="cpu"),
-        SpherePair("auto", device="cpu", batch_size=1, clustering="ward", max_epochs=500),
-        SpherePair(3, device="cpu", pretraining=JointPretraining(batch_size=128), batch_size=3000),
+        (SpherePair(10, device="cpu"), 2),
+        (SpherePair.paper(10, device="cpu"), 4),
+        (SpherePair("auto", device="cpu", batch_size=1, clustering="ward", max_epochs=500), 2),
+        (SpherePair(3, device="cpu", pretraining=JointPretraining(batch_size=128), batch_size=3000), 2),
     ],
 )
-def test_every_stage_is_gone_through_in_fewer_steps_than_a_capture_needs(model, monkeypatch, caplog):
-    twin = twin_of(model, embedding_dim=1)
-    steps = {}
-    original = base.Session.run_stage
+def test_every_stage_is_gone_through_in_fewer_steps_than_a_capture_needs(
+    model, n_stages, monkeypatch, caplog
+):
+    steps, original = {}, base.Session.run_stage
 
     def run_stage(self, objective, sweeps, **settings):
         for batches in sweeps if isinstance(sweeps, list) else [sweeps]:
@@ -48,91 +57,104 @@ def test_every_stage_is_gone_through_in_fewer_steps_than_a_capture_needs(model, 
         original(self, objective, sweeps, **settings)
 
     monkeypatch.setattr(base.Session, "run_stage", run_stage)
-    with warnings.catch_warnings(), caplog.at_level(logging.INFO, logger="spherepair"):
+    caplog.set_level(logging.INFO, logger="spherepair")
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rehearsal._rehearse(choose_hardware("cpu"), twin)
+        for part in rehearsal_of(model, embedding_dim=1).parts:
+            rehearsal._attempt(part, Hardware(torch.device("cpu"), "float32"))
     assert "rehearsal" not in caplog.text
     assert "pairs" in steps
-    assert len(steps) == (4 if isinstance(twin.pretraining, StackedPretraining) else 2)
+    assert len(steps) == n_stages
     assert max(steps.values()) <= WARM_UP_STEPS
-    assert twin.n_clusters_ == 2
 
 
 def test_kernels_are_those_of_the_real_batches():
-    assert twin_of(SpherePair(10), n_rows=60_000).pretraining.batch_size == 512
-    assert twin_of(SpherePair(10), n_rows=500).pretraining.batch_size == 256
-    assert twin_of(SpherePair(10, pretraining=JointPretraining(batch_size=64))).pretraining.batch_size == 64
-    assert twin_of(SpherePair.paper(10)).pretraining == StackedPretraining(layer_epochs=1, epochs=1)
+    assert pretraining_of(SpherePair(10), n_rows=60_000).batch_size == 512
+    assert pretraining_of(SpherePair(10), n_rows=500).batch_size == 256
+    assert pretraining_of(SpherePair(10, pretraining=JointPretraining(batch_size=64))).batch_size == 64
+    assert pretraining_of(SpherePair.paper(10)) == StackedPretraining(layer_epochs=1, epochs=1)
 
 
-def test_networks_of_the_users_own_are_not_rehearsed():
-    assert twin_of(SpherePair(10, encoder=torch.nn.Linear(4, 10))) is None
-    assert twin_of(SpherePair(10, pretraining=None)) is None
+def test_what_cannot_be_rehearsed_loads_triton_and_no_more():
+    models = (
+        SpherePair(10, encoder=torch.nn.Linear(4, 10)),
+        SpherePair(10, pretraining=None),
+        VanillaDCC(10),
+    )
+    assert {rehearsal_of(model).name for model in models} == {"Triton"}
 
 
-def test_once_in_a_process_and_only_where_kernels_are_ours(monkeypatch):
+def test_once_in_a_process_and_only_where_kernels_are_ours():
     done = []
-    monkeypatch.setattr(rehearsal, "_rehearse", lambda hardware, twin: done.append(twin))
-    twin, other = twin_of(SpherePair(10)), twin_of(SpherePair(10), n_rows=500)
-    assert rehearsal.begin_rehearsal(replace(LIKE_A_GPU, precision="bfloat16"), twin) is None
-    for one in (twin, twin, other, None):
-        thread = rehearsal.begin_rehearsal(LIKE_A_GPU, one)
-        if thread is not None:
-            thread.join()
-    assert done == [twin, other, None]
+
+    def named(name):
+        return Rehearsal(name, [lambda: done.append(name), lambda: done.append(name)])
+
+    with rehearsing(named("a"), replace(LIKE_A_GPU, precision="bfloat16")):
+        pass
+    assert done == []
+    for name in ("a", "a", "b"):
+        with rehearsing(named(name), LIKE_A_GPU):
+            pass
+    assert done == ["a", "a", "b", "b"]
 
 
 def test_a_rehearsal_does_not_rehearse():
-    class Nested:
-        def fit(self, *args, **settings):
-            self.begun = rehearsal.begin_rehearsal(LIKE_A_GPU, None)
+    done = []
 
-        pretraining, batch_size = JointPretraining(batch_size=64), 64
+    def part():
+        with rehearsing(Rehearsal("inner", [lambda: done.append("inner")]), LIKE_A_GPU):
+            done.append("outer")
 
-    nested = Nested()
-    rehearsal.begin_rehearsal(LIKE_A_GPU, nested).join()
-    assert nested.begun is None
+    with rehearsing(Rehearsal("outer", [part]), LIKE_A_GPU):
+        pass
+    assert done == ["outer"]
 
 
 def test_a_failure_is_noted_and_no_more(caplog):
-    class Failing:
-        pretraining, batch_size = JointPretraining(batch_size=64), 64
+    def part():
+        raise RuntimeError("no compiler here")
 
-        def fit(self, *args, **settings):
-            raise RuntimeError("no compiler here")
-
-    with caplog.at_level(logging.INFO, logger="spherepair"):
-        rehearsal._rehearse(choose_hardware("cpu"), Failing())
-    assert "rehearsal failed" in caplog.text
+    caplog.set_level(logging.INFO, logger="spherepair")
+    with rehearsing(Rehearsal("failing", [part]), LIKE_A_GPU):
+        pass
+    assert "no compiler here" in caplog.text
 
 
-def test_the_fit_waits_and_its_numbers_are_the_same(monkeypatch):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 6)).astype(np.float32)
+def test_the_block_is_left_when_all_is_ready_and_the_global_generator_as_it_was():
+    done = []
+
+    def part():
+        torch.manual_seed(5)
+        time.sleep(0.2)
+        done.append(torch.rand(1))
+
+    before = torch.get_rng_state()
+    with (
+        pytest.raises(ZeroDivisionError),
+        rehearsing(Rehearsal("drawing", [part]), LIKE_A_GPU),
+    ):
+        raise ZeroDivisionError
+    assert len(done) == 1
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_numbers_of_a_fit_are_the_same(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((200, 6)).astype(np.float32)
     pairs = Constraints.from_labels(np.arange(200) % 3, 300, random_state=0)
 
     def fit():
-        return SpherePair(3, max_epochs=2, hidden_dims=(8,), random_state=0, progress=False).fit(
-            X, constraints=pairs
-        )
+        model = SpherePair(3, max_epochs=2, hidden_dims=(8,), device="cpu", random_state=0, progress=False)
+        return model.fit(X, constraints=pairs)
 
-    plain = fit()
-    begun, original = [], SpherePair._pretrain
+    plain, done = fit(), []
 
-    def begin(hardware, twin):
-        if begun:
-            return None
-        begun.append(rehearsal.Thread(target=rehearsal._rehearse, args=(hardware, twin)))
-        begun[0].start()
-        return begun[0]
+    def as_on_a_gpu(rehearsal, hardware):
+        parts = [*rehearsal.parts, lambda: done.append(rehearsal.name)]
+        return rehearsing(rehearsal._replace(parts=parts), LIKE_A_GPU)
 
-    def pretrain(self, job):
-        assert self.n_clusters == 2 or not begun[0].is_alive()
-        original(self, job)
-
-    monkeypatch.setattr(base, "begin_rehearsal", begin)
-    monkeypatch.setattr(SpherePair, "_pretrain", pretrain)
+    monkeypatch.setattr(base, "rehearsing", as_on_a_gpu)
     rehearsed = fit()
-    assert begun
+    assert len(done) == 1
     assert np.array_equal(plain.embedding_, rehearsed.embedding_)
     assert np.array_equal(plain.labels_, rehearsed.labels_)

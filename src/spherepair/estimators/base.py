@@ -37,7 +37,7 @@ from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
 from spherepair.estimators import inputs
 from spherepair.estimators.fingerprints import fingerprint_fit
-from spherepair.estimators.rehearsal import begin_rehearsal
+from spherepair.estimators.rehearsal import Rehearsal, load_triton, rehearsing
 from spherepair.estimators.same_rows import training_table
 from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
@@ -126,13 +126,9 @@ class DeepConstrainedClusterer(
         )
         inputs.warn_about_losses(pairs, self.batch_size)
         self._start(table)
-        rehearsal = begin_rehearsal(self._hardware, self._twin(table.shape[0]))
-        try:
+        with rehearsing(self._rehearsal(table.shape[0]), self._hardware):
             self._scaling = learn_scaling(table, self.scaling)
             job = self._prepare(table, pairs, checkpoint if checkpoint is not None else self.checkpoint)
-        finally:
-            if rehearsal is not None:
-                rehearsal.join()
         self._pretrain(job)
         self._train(job, PAIRS_STAGE, self.max_epochs, resolve_stopping(self.stopping))
         self._finish(job)
@@ -245,9 +241,9 @@ class DeepConstrainedClusterer(
         """The network with fresh weights."""
         raise NotImplementedError
 
-    def _twin(self, n_rows: int) -> Self | None:
-        """One whose short fit needs the kernels of this one, for a rehearsal; none by default."""
-        return None
+    def _rehearsal(self, n_rows: int) -> Rehearsal:
+        """What gets a GPU ready for a fit of so many rows: loading Triton, at least."""
+        return load_triton()
 
     def _pretrain(self, job: Job) -> None:
         """Prepare the network before it sees pairs; nothing by default."""

@@ -2,7 +2,9 @@
 
 Neighbours are looked up once, in the embedding from which training on pairs starts. Half of a step's
 reconstruction rows are then neighbours of the other half, so that the term costs no further pass through
-the network. It knows nothing of clusters, nor how many there are.
+the network. It needs no clusters, nor how many there are. Where clusters are looked at (``pseudo_pairs.py``)
+and there are true pairs enough to trust them, neighbours that lie in different ones are let go: where
+neighbours mislead, these are the ones that do.
 """
 
 from __future__ import annotations
@@ -21,8 +23,14 @@ NEIGHBORS = 5
 #: Rows that have neighbours; of larger tables a random sample, whose neighbours are sought within it.
 MOST_ROWS = 200_000
 
+#: True pairs up to which clusters have no say in it; beside more, the weight of neighbours in different ones
+#: falls in proportion.
+FULL_WEIGHT_PAIRS = 1000
+
 #: From positions of rows to their unit embeddings, as the network stands.
 Embed = Callable[[Tensor], Tensor]
+#: From positions of rows, left and right, to whether these are known to be in different clusters.
+Differ = Callable[[Tensor, Tensor], Tensor]
 
 
 class NeighborAttraction(nn.Module):
@@ -36,13 +44,27 @@ class NeighborAttraction(nn.Module):
     seed : int
     device : torch.device
         Where positions of rows are kept.
+    n_pairs : int, default=0
+        How many true pairs there are.
+    differ : callable, optional
+        What is known of clusters.
     """
 
     table: Tensor
 
-    def __init__(self, n_rows: int, *, weight: float, seed: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        n_rows: int,
+        *,
+        weight: float,
+        seed: int,
+        device: torch.device,
+        n_pairs: int = 0,
+        differ: Differ | None = None,
+    ) -> None:
         super().__init__()
         self.weight, self._seed = weight, seed
+        self._differ, self._kept = differ, FULL_WEIGHT_PAIRS / max(FULL_WEIGHT_PAIRS, n_pairs)
         rows = sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
         n_neighbors = min(NEIGHBORS, len(rows) - 1)
         # (m, 1 + k): a row and its neighbours, which an interrupted fit takes from its checkpoint.
@@ -63,6 +85,9 @@ class NeighborAttraction(nn.Module):
         left, right = batch.anchors(z), batch.companions(z)
         together = torch.ones(len(left), dtype=torch.bool, device=z.device)
         share = torch.full((len(left),), self.weight / max(1, len(left)), device=z.device)
+        if self._differ is not None:
+            apart = self._differ(batch.anchors(batch.row_index), batch.companions(batch.row_index))
+            share = torch.where(apart, self._kept * share, share)
         return PairGroup(left, right, together, share)
 
 

@@ -23,7 +23,7 @@ from spherepair.training.randomness import torch_generator
 #: Rows of a step among which pairs are made: all pairs of them.
 MOST_ANCHORS = 256
 #: True pairs beside which pseudo-pairs have their full weight; beside more it falls in proportion, since what
-#: they add does not grow.
+#: they add does not grow, and beside fewer as well, since clusters cannot be trusted then.
 FULL_WEIGHT_PAIRS = 1000
 #: Epochs of a fit on the true pairs alone, and epochs between two looks at the clusters.
 FIRST_EPOCH, EVERY = 10, 10
@@ -53,6 +53,7 @@ class PseudoPairs(nn.Module):
     """
 
     labels: Tensor
+    clusters: Tensor
     agrees: Tensor
 
     def __init__(
@@ -67,11 +68,14 @@ class PseudoPairs(nn.Module):
         device: torch.device,
     ) -> None:
         super().__init__()
-        self.weight = weight * min(1.0, FULL_WEIGHT_PAIRS / max(1, len(pairs)))
+        abundance = len(pairs) / FULL_WEIGHT_PAIRS
+        self.weight = weight * min(abundance, 1.0 / max(1.0, abundance))
         self._n_clusters, self._first, self._seed = n_clusters, first_epoch, seed
         self._pairs, self._rows = pairs.to(device), sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
-        # Both keep their addresses: captured steps read them.
-        self.register_buffer("labels", torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device))
+        # All keep their addresses: captured steps read them.
+        nothing = torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device)
+        self.register_buffer("labels", nothing)  # of rows that count as known
+        self.register_buffer("clusters", nothing.clone())  # of all rows
         self.register_buffer("agrees", torch.zeros(n_clusters, n_clusters, dtype=torch.bool, device=device))
 
     def on_epoch_start(self, epoch: int, embed: Embed) -> None:
@@ -84,6 +88,13 @@ class PseudoPairs(nn.Module):
         ends = torch.stack([_nearest(embed(end), centers) for end in (self._pairs.left, self._pairs.right)])
         self.agrees.copy_(_agreement(ends, self._pairs, self._n_clusters))
         self.labels[self._rows] = confident_labels(z @ centers.T, KNOWN).to(self.labels.dtype)
+        self.clusters[self._rows] = _nearest(z, centers).to(self.clusters.dtype)
+
+    def differ(self, left: Tensor, right: Tensor) -> Tensor:
+        """Whether rows at these positions are in clusters that the true pairs agree are different ones."""
+        first, second = self.clusters[left].long(), self.clusters[right].long()
+        are_seen = (first >= 0) & (second >= 0)
+        return are_seen & (first != second) & self.agrees[first.clamp(min=0), second.clamp(min=0)]
 
     def pairs(self, batch: Batch, z: Tensor) -> PairGroup:
         """All pairs of known rows among the anchors; ``z`` are all rows."""

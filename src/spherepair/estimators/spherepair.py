@@ -28,7 +28,7 @@ from spherepair.estimators.must_link_weight import rarity_factor, weigh_must_lin
 from spherepair.estimators.neighbor_term import NeighborAttraction
 from spherepair.estimators.parameters import CUTTING_PARAMETERS
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
-from spherepair.estimators.rehearsal import FEWEST_PAIRS, N_FEATURES, N_STEPS
+from spherepair.estimators.rehearsal import N_STEPS, Rehearsal, both_stages
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
@@ -303,24 +303,11 @@ class SpherePair(EmbeddingClusterer):
         valid = valid_omega_range(n_clusters, embedding_dim)
         return valid is not None and math.isclose(self.omega, valid.low, rel_tol=1e-3)
 
-    def _twin(self, n_rows: int) -> Self | None:
-        pretraining = self._pretraining_method()
-        if self.encoder is not None or not isinstance(pretraining, JointPretraining | StackedPretraining):
-            return None
-        changed = {
-            "n_clusters": 2,
-            "embedding_dim": max(2, self._embedding_dim),
-            "hidden_dims": (N_FEATURES,),
-            "batch_size": max(FEWEST_PAIRS, self.batch_size),
-            "pretraining": pretraining.shortened(n_rows, N_STEPS),
-            "clustering": "kmeans",
-            "max_epochs": 1,
-            "min_steps": N_STEPS,
-            "checkpoint": None,
-            "random_state": 0,
-            "progress": False,
-        }
-        return type(self)(**(self.get_params(deep=False) | changed))
+    def _rehearsal(self, n_rows: int) -> Rehearsal:
+        method = self._pretraining_method()
+        if self.encoder is not None or not isinstance(method, JointPretraining | StackedPretraining):
+            return super()._rehearsal(n_rows)
+        return both_stages(self, method.shortened(n_rows, N_STEPS), embedding_dim=self._embedding_dim)
 
     def _pretraining_method(self) -> Any:
         return PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
@@ -345,12 +332,6 @@ class SpherePair(EmbeddingClusterer):
         further: dict[str, nn.Module] = {}
         n_rows, seed = job.rows.n_rows, job.session.seed
         is_refined = self.__sklearn_is_fitted__()
-        # Neighbours in the embedding of a network that has learned nothing yet would mean nothing.
-        if self.neighbor_weight > 0 and n_rows > 2 and (is_refined or self.pretraining is not None):
-            neighbors = NeighborAttraction(
-                n_rows, weight=self.neighbor_weight, seed=seed, device=job.rows.index_device
-            )
-            further["neighbors"], job.companions = neighbors, neighbors.table
         # Not where the number of clusters is to be found: it would find what it was trained with. Nor without
         # cannot-links: nothing holds clusters apart then, and what is seen as one may be all of them.
         n_clusters = 0 if self.n_clusters == "auto" else int(self.n_clusters)
@@ -364,6 +345,17 @@ class SpherePair(EmbeddingClusterer):
                 seed=seed,
                 device=job.rows.device,
             )
+        # Neighbours in the embedding of a network that has learned nothing yet would mean nothing.
+        if self.neighbor_weight > 0 and n_rows > 2 and (is_refined or self.pretraining is not None):
+            neighbors = NeighborAttraction(
+                n_rows,
+                weight=self.neighbor_weight,
+                seed=seed,
+                device=job.rows.index_device,
+                n_pairs=len(job.pairs),
+                differ=further["pseudo_pairs"].differ if further else None,  # type: ignore[arg-type]
+            )
+            further["neighbors"], job.companions = neighbors, neighbors.table
         return further
 
     @property
