@@ -345,6 +345,7 @@ def test_what_was_seen_comes_back_with_the_state_of_a_checkpoint():
     other.load_state_dict(term.state_dict())
     assert set(term.state_dict()) == {"labels", "clusters", "agrees"}
     assert torch.equal(other.labels, term.labels)
+    assert torch.equal(other.clusters, term.clusters)
     assert torch.equal(other.agrees, term.agrees)
 
 

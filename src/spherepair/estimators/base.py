@@ -37,11 +37,11 @@ from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
 from spherepair.estimators import inputs
 from spherepair.estimators.fingerprints import fingerprint_fit
-from spherepair.estimators.rehearsal import Rehearsal, load_triton, rehearsing
 from spherepair.estimators.same_rows import training_table
 from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
 from spherepair.training.batches import Batches, PairTensors
+from spherepair.training.chain import load_kernels_ahead
 from spherepair.training.checkpoint import Checkpoint
 from spherepair.training.embedding import map_rows
 from spherepair.training.engine import Monitor, Objective, Recipe, Record
@@ -126,9 +126,7 @@ class DeepConstrainedClusterer(
         )
         inputs.warn_about_losses(pairs, self.batch_size)
         self._start(table)
-        with rehearsing(self._rehearsal(table.shape[0]), self._hardware):
-            self._scaling = learn_scaling(table, self.scaling)
-            job = self._prepare(table, pairs, checkpoint if checkpoint is not None else self.checkpoint)
+        job = self._prepare(table, pairs, checkpoint if checkpoint is not None else self.checkpoint)
         self._pretrain(job)
         self._train(job, PAIRS_STAGE, self.max_epochs, resolve_stopping(self.stopping))
         self._finish(job)
@@ -241,10 +239,6 @@ class DeepConstrainedClusterer(
         """The network with fresh weights."""
         raise NotImplementedError
 
-    def _rehearsal(self, n_rows: int) -> Rehearsal:
-        """What gets a GPU ready for a fit of so many rows: loading Triton, at least."""
-        return load_triton()
-
     def _pretrain(self, job: Job) -> None:
         """Prepare the network before it sees pairs; nothing by default."""
 
@@ -294,13 +288,15 @@ class DeepConstrainedClusterer(
             delattr(self, name)
 
     def _start(self, table: Any) -> None:
-        """Settle device, seed and the size of the embedding."""
+        """Settle device, seed, scaling and the size of the embedding."""
         if self.n_clusters != "auto" and self.n_clusters > table.shape[0]:
             raise InvalidParameterError(
                 f"n_clusters={self.n_clusters} is more than the {table.shape[0]} rows of X."
             )
         self._hardware = choose_hardware(self.device, self.precision)
+        load_kernels_ahead(self._hardware)
         self._seed = resolve_seed(self.random_state)
+        self._scaling = learn_scaling(table, self.scaling)
         self._embedding_dim = self._choose_embedding_dim(table.shape[1])
         self._table = table
 

@@ -23,9 +23,8 @@ NEIGHBORS = 5
 #: Rows that have neighbours; of larger tables a random sample, whose neighbours are sought within it.
 MOST_ROWS = 200_000
 
-#: True pairs up to which clusters have no say in it; beside more, the weight of neighbours in different ones
-#: falls in proportion.
-FULL_WEIGHT_PAIRS = 1000
+#: Beside more true pairs than these, the weight of neighbours in different clusters falls in proportion.
+TRUSTING_PAIRS = 1000
 
 #: From positions of rows to their unit embeddings, as the network stands.
 Embed = Callable[[Tensor], Tensor]
@@ -47,7 +46,7 @@ class NeighborAttraction(nn.Module):
     n_pairs : int, default=0
         How many true pairs there are.
     differ : callable, optional
-        What is known of clusters.
+        Says which rows are in different clusters, where clusters are looked at.
     """
 
     table: Tensor
@@ -64,7 +63,8 @@ class NeighborAttraction(nn.Module):
     ) -> None:
         super().__init__()
         self.weight, self._seed = weight, seed
-        self._differ, self._kept = differ, FULL_WEIGHT_PAIRS / max(FULL_WEIGHT_PAIRS, n_pairs)
+        self._differ = differ if n_pairs > TRUSTING_PAIRS else None
+        self._left_apart = TRUSTING_PAIRS / max(1, n_pairs)
         rows = sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
         n_neighbors = min(NEIGHBORS, len(rows) - 1)
         # (m, 1 + k): a row and its neighbours, which an interrupted fit takes from its checkpoint.
@@ -87,7 +87,7 @@ class NeighborAttraction(nn.Module):
         share = torch.full((len(left),), self.weight / max(1, len(left)), device=z.device)
         if self._differ is not None:
             apart = self._differ(batch.anchors(batch.row_index), batch.companions(batch.row_index))
-            share = torch.where(apart, self._kept * share, share)
+            share = torch.where(apart, self._left_apart * share, share)
         return PairGroup(left, right, together, share)
 
 

@@ -75,7 +75,7 @@ class PseudoPairs(nn.Module):
         # All keep their addresses: captured steps read them.
         nothing = torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device)
         self.register_buffer("labels", nothing)  # of rows that count as known
-        self.register_buffer("clusters", nothing.clone())  # of all rows
+        self.register_buffer("clusters", nothing.clone())  # of all rows looked at
         self.register_buffer("agrees", torch.zeros(n_clusters, n_clusters, dtype=torch.bool, device=device))
 
     def on_epoch_start(self, epoch: int, embed: Embed) -> None:
@@ -91,7 +91,7 @@ class PseudoPairs(nn.Module):
         self.clusters[self._rows] = _nearest(z, centers).to(self.clusters.dtype)
 
     def differ(self, left: Tensor, right: Tensor) -> Tensor:
-        """Whether rows at these positions are in clusters that the true pairs agree are different ones."""
+        """Whether rows at these positions are in different clusters, and true pairs do not object to that."""
         first, second = self.clusters[left].long(), self.clusters[right].long()
         are_seen = (first >= 0) & (second >= 0)
         return are_seen & (first != second) & self.agrees[first.clamp(min=0), second.clamp(min=0)]

@@ -28,13 +28,12 @@ from spherepair.estimators.must_link_weight import rarity_factor, weigh_must_lin
 from spherepair.estimators.neighbor_term import NeighborAttraction
 from spherepair.estimators.parameters import CUTTING_PARAMETERS
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
-from spherepair.estimators.rehearsal import N_STEPS, Rehearsal, both_stages
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
 from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.engine import Objective
-from spherepair.training.pretraining import PRETRAINING, JointPretraining, StackedPretraining
+from spherepair.training.pretraining import PRETRAINING
 from spherepair.training.randomness import torch_generator
 from spherepair.training.stopping import StoppingRule
 
@@ -70,10 +69,12 @@ class SpherePair(EmbeddingClusterer):
         one where the number of clusters is to be found: there the geometry of all pairs is the evidence.
     neighbor_weight : float, default=0.2
         Weight of the attraction between rows that were neighbours before training on pairs; without effect
-        where there is no pretraining.
+        where there is no pretraining. Beside more than 1,000 true pairs it falls in proportion for neighbours
+        in different clusters, where pseudo-pairs look at clusters.
     pseudo_pair_weight : float, default=0.5
-        Weight of pairs among rows that the present clusters place with confidence; beside more than 1,000
-        true pairs it falls in proportion. Without effect where the number of clusters is to be found.
+        Weight of pairs among rows that the present clusters place with confidence; full beside 1,000 true
+        pairs, less in proportion beside fewer and beside more. Without effect where the number of clusters
+        is to be found.
     averaging : bool, default=True
         Whether the network ends with the average of its weights over the last epochs.
     tail_ratio : float, default=0.05
@@ -303,19 +304,10 @@ class SpherePair(EmbeddingClusterer):
         valid = valid_omega_range(n_clusters, embedding_dim)
         return valid is not None and math.isclose(self.omega, valid.low, rel_tol=1e-3)
 
-    def _rehearsal(self, n_rows: int) -> Rehearsal:
-        method = self._pretraining_method()
-        if self.encoder is not None or not isinstance(method, JointPretraining | StackedPretraining):
-            return super()._rehearsal(n_rows)
-        return both_stages(self, method.shortened(n_rows, N_STEPS), embedding_dim=self._embedding_dim)
-
-    def _pretraining_method(self) -> Any:
-        return PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
-
     def _pretrain(self, job: Job) -> None:
-        method = self._pretraining_method()
-        if method is None:
+        if self.pretraining is None:
             return
+        method = PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
         method.run(job.network, job.rows, job.session)
 
     def _build_objective(self, job: Job) -> Objective:
@@ -335,8 +327,9 @@ class SpherePair(EmbeddingClusterer):
         # Not where the number of clusters is to be found: it would find what it was trained with. Nor without
         # cannot-links: nothing holds clusters apart then, and what is seen as one may be all of them.
         n_clusters = 0 if self.n_clusters == "auto" else int(self.n_clusters)
+        differ = None
         if self.pseudo_pair_weight > 0 and n_clusters > 1 and not job.pairs.is_must_link.all():
-            further["pseudo_pairs"] = PseudoPairs(
+            pseudo_pairs = PseudoPairs(
                 n_rows,
                 job.pair_tensors(),
                 weight=self.pseudo_pair_weight,
@@ -345,6 +338,7 @@ class SpherePair(EmbeddingClusterer):
                 seed=seed,
                 device=job.rows.device,
             )
+            further["pseudo_pairs"], differ = pseudo_pairs, pseudo_pairs.differ
         # Neighbours in the embedding of a network that has learned nothing yet would mean nothing.
         if self.neighbor_weight > 0 and n_rows > 2 and (is_refined or self.pretraining is not None):
             neighbors = NeighborAttraction(
@@ -353,7 +347,7 @@ class SpherePair(EmbeddingClusterer):
                 seed=seed,
                 device=job.rows.index_device,
                 n_pairs=len(job.pairs),
-                differ=further["pseudo_pairs"].differ if further else None,  # type: ignore[arg-type]
+                differ=differ,
             )
             further["neighbors"], job.companions = neighbors, neighbors.table
         return further

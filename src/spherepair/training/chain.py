@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
+from threading import Thread
 from typing import TYPE_CHECKING, Literal
 
 from torch import nn
@@ -113,3 +115,15 @@ def links_of(network: MLP) -> list[Link] | None:
     if layers is None or len(network) == 2 * len(layers):
         return None
     return [*(Link(layer, "relu") for layer in layers[:-1]), Link(layers[-1], "linear")]
+
+
+def load_kernels_ahead(hardware: Hardware) -> None:
+    """Begin to load Triton, which takes a second, while the host is busy with the rows."""
+    if hardware.precision != "mixed":
+        return
+
+    def load() -> None:
+        with suppress(Exception):  # whoever needs it will see the error
+            import_module("spherepair.training.fused")
+
+    Thread(target=load, daemon=True).start()

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -174,19 +173,11 @@ class JointPretraining:
             max_epochs=epochs,
         )
 
-    def shortened(self, n_rows: int, n_steps: int) -> Self:
-        """So many steps that need the kernels of pretraining on so many rows."""
-        size = self._size(n_rows, self.epochs or EPOCHS["fused"])
-        return replace(self, epochs=1, min_steps=n_steps, batch_size=size)
-
-    def _size(self, n_rows: int, epochs: int) -> int:
-        """Of a batch."""
-        return self.batch_size or (512 if n_rows * epochs >= 512 * self.min_steps else 256)
-
     def _batches(self, rows: RowSource, epochs: int, seed: int) -> Batches:
+        is_large = rows.n_rows * epochs >= 512 * self.min_steps
         return row_batches(
             rows,
-            batch_size=self._size(rows.n_rows, epochs),
+            batch_size=self.batch_size or (512 if is_large else 256),
             min_steps=-(-self.min_steps // epochs),
             seed=seed,
             stream=JOINT_STAGE,
@@ -201,10 +192,6 @@ class StackedPretraining:
     epochs: int = 500
     batch_size: int = 256
     initial_range: float = 0.01
-
-    def shortened(self, n_rows: int, n_steps: int) -> Self:
-        """One epoch of each stage."""
-        return replace(self, layer_epochs=1, epochs=1)
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place; needs an encoder and a decoder of Linear layers."""
