@@ -8,12 +8,11 @@ all rows into a target -> train memberships towards it, together with the pairs
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import HasMethods, StrOptions
 from torch import Tensor
 
 from spherepair.clustering.kmeans import kmeans
@@ -22,6 +21,7 @@ from spherepair.estimators.base import Job
 from spherepair.estimators.parameters import (
     EMBEDDING_PARAMETERS,
     POSITIVE,
+    PRETRAINING_PARAMETERS,
     TRAINING_PARAMETERS,
     embedding_size,
     hidden_sizes,
@@ -33,7 +33,7 @@ from spherepair.training.batches import Batch
 from spherepair.training.embedding import map_rows_on_device
 from spherepair.training.engine import TrainingState
 from spherepair.training.hardware import Hardware
-from spherepair.training.pretraining import PRETRAINING
+from spherepair.training.pretraining import pretrain
 from spherepair.training.randomness import torch_generator
 from spherepair.training.rows import RowSource
 from spherepair.training.stopping import StableLabels, StoppingRule
@@ -47,10 +47,6 @@ class AnchoredClusterer(AssigningClusterer):
         **EMBEDDING_PARAMETERS,
         **TRAINING_PARAMETERS,
     }
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        hidden_sizes(self.hidden_dims)
 
     def _choose_embedding_dim(self, n_features: int) -> int:
         return embedding_size(self.embedding_dim, self.n_clusters)
@@ -106,9 +102,21 @@ class SelfTrainingClusterer(AnchoredClusterer):
     _least_epochs: ClassVar[int] = 0
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **AnchoredClusterer._parameter_constraints,
+        **PRETRAINING_PARAMETERS,
         "exponent": [POSITIVE],
-        "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
     }
+
+    @classmethod
+    def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
+        """The protocol of the paper's experiments: stacked pretraining, rows as ``load_dataset`` gives them.
+
+        Examples
+        --------
+        >>> from spherepair.baselines import CIDEC
+        >>> CIDEC.paper(10).pretraining
+        'stacked'
+        """
+        return super().paper(n_clusters, **({"pretraining": "stacked"} | overrides))
 
     def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> ClusteredAutoencoder:
         autoencoder = build_autoencoder(
@@ -123,10 +131,7 @@ class SelfTrainingClusterer(AnchoredClusterer):
         )
 
     def _pretrain(self, job: Job) -> None:
-        if self.pretraining is None:
-            return
-        method = PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
-        method.run(job.network.autoencoder, job.rows, job.session)
+        pretrain(job.network.autoencoder, job.rows, job.session, method=self.pretraining)
 
     @torch.no_grad()
     def _initialise(self, job: Job) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -71,6 +71,18 @@ class AssigningObjective(Objective):
 
 class AssigningClusterer(DeepConstrainedClusterer):
     """A method whose network has ``logits``; the number of clusters has to be known."""
+
+    @classmethod
+    def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
+        """The protocol of the paper's experiments: rows as ``load_dataset`` gives them, the rest by default.
+
+        Examples
+        --------
+        >>> from spherepair.baselines import DCGMM, VanillaDCC
+        >>> VanillaDCC.paper(10).scaling, DCGMM.paper(10).max_epochs
+        ('none', 500)
+        """
+        return cls(n_clusters, **({"scaling": "none"} | overrides))
 
     def _choose_embedding_dim(self, n_features: int) -> int:
         return int(self.n_clusters)

@@ -9,32 +9,24 @@ clustering", Knowledge-Based Systems 2020; in the SpherePair paper's appendix "B
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from torch import Tensor, nn
 
 from spherepair.estimators.base import Job
 from spherepair.estimators.embedding import EmbeddingClusterer
-from spherepair.estimators.parameters import (
-    CUTTING_PARAMETERS,
-    EMBEDDING_PARAMETERS,
-    POSITIVE,
-    TRAINING_PARAMETERS,
-    embedding_size,
-    hidden_sizes,
-)
+from spherepair.estimators.parameters import POSITIVE, PRETRAINING_PARAMETERS, hidden_sizes, store_parameters
 from spherepair.estimators.searching import search_settings
-from spherepair.estimators.sweeps import pair_sweep
+from spherepair.estimators.sweeps import pair_sweep, shuffle_sides
 from spherepair.losses.margin import margin_pair_loss
 from spherepair.networks.twin import TwinEncoder, build_twin
-from spherepair.training.batches import Batch, Batches, PairTensors
+from spherepair.training.batches import Batch, Batches
 from spherepair.training.engine import Objective, Recipe
-from spherepair.training.pretraining import PRETRAINING
+from spherepair.training.pretraining import pretrain
 from spherepair.training.randomness import torch_generator
 from spherepair.training.stopping import StoppingRule
 
@@ -126,15 +118,12 @@ class AutoEmbedder(EmbeddingClusterer):
     (5,)
     """
 
-    #: For :meth:`count_clusters`, whose default this is.
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **EMBEDDING_PARAMETERS,
-        **TRAINING_PARAMETERS,
+        **EmbeddingClusterer._parameter_constraints,
+        **PRETRAINING_PARAMETERS,
         "margin": [POSITIVE, StrOptions({"search"})],
         "cap": [POSITIVE, StrOptions({"search"})],
-        "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
         "tied": ["boolean"],
-        **CUTTING_PARAMETERS,
     }
 
     def __init__(
@@ -161,25 +150,7 @@ class AutoEmbedder(EmbeddingClusterer):
         random_state: int | np.random.RandomState | None = None,
         progress: Any = "auto",
     ) -> None:
-        self.n_clusters = n_clusters
-        self.embedding_dim = embedding_dim
-        self.hidden_dims = hidden_dims
-        self.margin = margin
-        self.cap = cap
-        self.tied = tied
-        self.pretraining = pretraining
-        self.scaling = scaling
-        self.clustering = clustering
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.learning_rate = learning_rate
-        self.stopping = stopping
-        self.on_conflict = on_conflict
-        self.checkpoint = checkpoint
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.progress = progress
+        store_parameters(self, locals())
 
     @classmethod
     def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
@@ -204,13 +175,6 @@ class AutoEmbedder(EmbeddingClusterer):
         """The distance beyond which must-linked rows were given up (α₂), given or found."""
         return float(self._fitted_network().cap)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        hidden_sizes(self.hidden_dims)
-
-    def _choose_embedding_dim(self, n_features: int) -> int:
-        return embedding_size(self.embedding_dim, self.n_clusters)
-
     def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> TwinEncoder:
         return build_twin(
             n_features,
@@ -223,18 +187,10 @@ class AutoEmbedder(EmbeddingClusterer):
         )
 
     def _pretrain(self, job: Job) -> None:
-        if self.pretraining is None:
-            return
-        method = PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
-        method.run(job.network.autoencoder, job.rows, job.session)
+        pretrain(job.network.autoencoder, job.rows, job.session, method=self.pretraining)
 
     def _initialise(self, job: Job) -> None:
-        if "search" not in (self.margin, self.cap):
-            return
-        margins = MARGINS if self.margin == "search" else (self.margin,)
-        caps = CAPS if self.cap == "search" else (self.cap,)
-        candidates = [{"margin": float(a), "cap": float(b)} for a, b in product(margins, caps)]
-        search_settings(self, job, candidates)
+        search_settings(self, job, {"margin": MARGINS, "cap": CAPS})
 
     def _build_objective(self, job: Job) -> Objective:
         return AutoEmbedderObjective(job.network)
@@ -243,13 +199,5 @@ class AutoEmbedder(EmbeddingClusterer):
         return Recipe(learning_rate=self.learning_rate)
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:
-        pairs = _shuffle_sides(job.pair_tensors(), torch_generator(job.session.seed, "sides"))
+        pairs = shuffle_sides(job.pair_tensors(), torch_generator(job.session.seed, "sides"))
         return [pair_sweep(job, stage, batch_size=self.batch_size, pairs=pairs)]
-
-
-def _shuffle_sides(pairs: PairTensors, generator: torch.Generator) -> PairTensors:
-    """Turn half of the pairs round: lists of pairs often have the smaller position on the left."""
-    is_turned = torch.rand(len(pairs), generator=generator) < 0.5
-    left = torch.where(is_turned, pairs.right, pairs.left)
-    right = torch.where(is_turned, pairs.left, pairs.right)
-    return PairTensors(left, right, pairs.is_must_link, pairs.weight)

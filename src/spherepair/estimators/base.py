@@ -37,6 +37,7 @@ from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
 from spherepair.estimators import inputs
 from spherepair.estimators.fingerprints import fingerprint_fit
+from spherepair.estimators.parameters import hidden_sizes
 from spherepair.estimators.same_rows import training_table
 from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
@@ -280,6 +281,7 @@ class DeepConstrainedClusterer(
             )
         except SklearnInvalidParameterError as error:
             raise InvalidParameterError(str(error)) from error
+        hidden_sizes(self.hidden_dims)
         resolve_stopping(self.stopping)
 
     def _forget(self) -> None:

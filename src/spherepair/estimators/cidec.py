@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from spherepair.estimators.anchored import SelfTrainingClusterer, SelfTrainingObjective
 from spherepair.estimators.base import Job
-from spherepair.estimators.parameters import NOT_NEGATIVE
+from spherepair.estimators.parameters import NOT_NEGATIVE, store_parameters
 from spherepair.estimators.sweeps import pair_sweep
 from spherepair.losses import reconstruction_loss
 from spherepair.losses.pair_likelihood import pair_likelihood_loss
@@ -120,12 +120,10 @@ class CIDEC(SelfTrainingClusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_rows,)
-        Cluster of each training row.
     embedding_ : ndarray of shape (n_rows, embedding_dim)
     cluster_centers_ : ndarray of shape (n_clusters, embedding_dim)
         The learned centres.
-    history_, constraints_, network_, n_clusters_, n_features_in_, feature_names_in_
+    labels_, history_, constraints_, network_, n_clusters_, n_features_in_, feature_names_in_
         As in :class:`spherepair.SpherePair`.
 
     Examples
@@ -171,35 +169,7 @@ class CIDEC(SelfTrainingClusterer):
         random_state: int | np.random.RandomState | None = None,
         progress: Any = "auto",
     ) -> None:
-        self.n_clusters = n_clusters
-        self.embedding_dim = embedding_dim
-        self.hidden_dims = hidden_dims
-        self.clustering_weight = clustering_weight
-        self.must_link_weight = must_link_weight
-        self.exponent = exponent
-        self.pretraining = pretraining
-        self.scaling = scaling
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.learning_rate = learning_rate
-        self.stopping = stopping
-        self.on_conflict = on_conflict
-        self.checkpoint = checkpoint
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.progress = progress
-
-    @classmethod
-    def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
-        """The protocol of the paper's experiments: stacked pretraining, rows as ``load_dataset`` gives them.
-
-        Examples
-        --------
-        >>> CIDEC.paper(10).pretraining
-        'stacked'
-        """
-        return cls(n_clusters, **({"pretraining": "stacked", "scaling": "none"} | overrides))
+        store_parameters(self, locals())
 
     def _build_objective(self, job: Job) -> Objective:
         return CIDECObjective(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,27 +21,25 @@ from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from spherepair.estimators.anchored import AnchoredClusterer
-from spherepair.estimators.assigning import AssigningObjective
 from spherepair.estimators.base import Job
-from spherepair.estimators.mixture_start import AutoencodingObjective, fit_mixture, pixel_ceiling
-from spherepair.estimators.parameters import AT_LEAST_ONE, NOT_NEGATIVE, hidden_sizes
-from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
-from spherepair.losses.pair_likelihood import weighted_mean
-from spherepair.networks.mixture import MixtureVAE, mean_and_log_variance, precisions
-from spherepair.training.batches import Batch, Batches, PairTensors, row_batches
+from spherepair.estimators.mixture_objective import FUNCTIONS, MixtureObjective
+from spherepair.estimators.mixture_start import choose_likelihood, fit_mixture, pretrain_plainly
+from spherepair.estimators.parameters import AT_LEAST_ONE, NOT_NEGATIVE, hidden_sizes, store_parameters
+from spherepair.estimators.sweeps import sweep
+from spherepair.networks.mixture import MixtureVAE
+from spherepair.training.batches import Batch, Batches
 from spherepair.training.compiling import WORTH_COMPILING, compiled
 from spherepair.training.embedding import map_rows
-from spherepair.training.engine import Objective, Recipe, TrainingState
+from spherepair.training.engine import Objective, Recipe
 from spherepair.training.hardware import Hardware
 from spherepair.training.randomness import derive_seed, torch_generator
 from spherepair.training.rows import RowSource
 from spherepair.training.stopping import StoppingRule
 
-PRETRAINING_BATCH = 32
 ROWS, PAIRS = "rows", "pairs"
 
 
-class DCGMMObjective(AssigningObjective):
+class DCGMMObjective(MixtureObjective):
     """Named terms: reconstruction and divergence of rows; the same of the ends of pairs, and the pairs.
 
     Parameters
@@ -54,8 +52,6 @@ class DCGMMObjective(AssigningObjective):
         Whether training is long enough to wait for torch's compiler.
     """
 
-    passes_once = True
-
     def __init__(
         self,
         network: MixtureVAE,
@@ -65,72 +61,25 @@ class DCGMMObjective(AssigningObjective):
         pair_weight: float,
         compiles: bool = False,
     ) -> None:
-        super().__init__(network, rows, hardware)
+        functions = tuple(compiled(f) for f in FUNCTIONS) if compiles else FUNCTIONS
+        super().__init__(network, rows, hardware, functions=functions)
         self._pair_weight = pair_weight
-        self._is_bernoulli = bool(network.is_bernoulli)
-        self._generator: torch.Generator | None = None
-        self._compiled = tuple(compiled(f) for f in FUNCTIONS) if compiles else FUNCTIONS
-
-    def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
-        """Take the noise of this epoch."""
-        self._generator = state.generator
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """The evidence bound of all rows of the batch, and the agreement of pairs where it has some."""
-        weight = batch.row_weight
-        if batch.part == PAIRS:
-            weight = (batch.pair_weight > 0).float().repeat(2)
-        draw, bound, agree = self._compiled if self.training else FUNCTIONS
-        target = batch.x / self.network.ceiling
-        answer = self.network.answer(target)
-        z = draw(answer, self._noise(answer))
-        prior = {"centers": self.network.centers, "log_variances": self.network.log_variances}
-        error, divergence, logits = bound(
-            z, answer, self.network.decode(z), target, weight, is_bernoulli=self._is_bernoulli, **prior
-        )
         if batch.part == ROWS:
+            error, divergence, _ = self.bound(batch.x, batch.row_weight)
             return {"reconstruction": error, "divergence": divergence}
+        is_real = (batch.pair_weight > 0).float().repeat(2)
+        error, divergence, logits = self.bound(batch.x, is_real)
         left, right, _ = batch.split(logits)
+        _, _, agree = self.functions
         agreement = agree(left, right, batch.is_must_link, weight=batch.pair_weight)
         return {
             "pairs": self._pair_weight * agreement,
             "pair_reconstruction": error,
             "pair_divergence": divergence,
         }
-
-    def _noise(self, answer: Tensor) -> Tensor:
-        """Standard normal; none while the network is evaluated."""
-        noise = answer.new_empty(len(answer), answer.shape[1] // 2)
-        return noise.normal_(generator=self._generator) if self.training else noise.zero_()
-
-
-def _draw(answer: Tensor, noise: Tensor) -> Tensor:
-    """Embeddings drawn from the encoder's answer."""
-    mean, log_variance = mean_and_log_variance(answer)
-    return mean + (0.5 * log_variance).exp() * noise
-
-
-def _bound(
-    z: Tensor,
-    answer: Tensor,
-    decoded: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    *,
-    centers: Tensor,
-    log_variances: Tensor,
-    is_bernoulli: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Reconstruction error and divergence, each a weighted mean, and the responsibilities as logits."""
-    error = row_error(decoded, target, weight=weight, is_bernoulli=is_bernoulli)
-    logits, divergence = mixture_divergence(
-        z, *mean_and_log_variance(answer), centers=centers, precisions=precisions(log_variances)
-    )
-    return error, weighted_mean(divergence, weight), logits
-
-
-#: What a step computes beside the passes of the network: many small operations.
-FUNCTIONS: tuple[Any, Any, Any] = (_draw, _bound, mixture_pair_loss)
 
 
 # Differs from the paper: labels come from the mean of a row's embedding; the authors draw it at random,
@@ -168,13 +117,11 @@ class DCGMM(AnchoredClusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_rows,)
-        Cluster of each training row.
     embedding_ : ndarray of shape (n_rows, embedding_dim)
         Means of the rows' embeddings.
     cluster_centers_ : ndarray of shape (n_clusters, embedding_dim)
         Means of the components.
-    history_, constraints_, network_, n_clusters_, n_features_in_, feature_names_in_
+    labels_, history_, constraints_, network_, n_clusters_, n_features_in_, feature_names_in_
         As in :class:`spherepair.SpherePair`.
 
     Examples
@@ -217,34 +164,7 @@ class DCGMM(AnchoredClusterer):
         random_state: int | np.random.RandomState | None = None,
         progress: Any = "auto",
     ) -> None:
-        self.n_clusters = n_clusters
-        self.embedding_dim = embedding_dim
-        self.hidden_dims = hidden_dims
-        self.pair_weight = pair_weight
-        self.likelihood = likelihood
-        self.pretraining_epochs = pretraining_epochs
-        self.scaling = scaling
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.learning_rate = learning_rate
-        self.stopping = stopping
-        self.on_conflict = on_conflict
-        self.checkpoint = checkpoint
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.progress = progress
-
-    @classmethod
-    def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
-        """The protocol of the paper's experiments: rows as ``load_dataset`` gives them.
-
-        Examples
-        --------
-        >>> DCGMM.paper(10).max_epochs
-        500
-        """
-        return cls(n_clusters, **({"scaling": "none"} | overrides))
+        store_parameters(self, locals())
 
     def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> MixtureVAE:
         return MixtureVAE(
@@ -256,29 +176,19 @@ class DCGMM(AnchoredClusterer):
         )
 
     def _pretrain(self, job: Job) -> None:
-        ceiling = pixel_ceiling(job.rows, self.likelihood)
-        job.network.is_bernoulli.fill_(ceiling is not None)
-        job.network.ceiling.fill_(1.0 if ceiling is None else ceiling)
-        stage = "pretraining"
-        job.session.run_stage(
-            AutoencodingObjective(job.network),
-            row_batches(job.rows, batch_size=PRETRAINING_BATCH, seed=job.session.seed, stream=stage),
-            stage=stage,
-            recipe=Recipe(learning_rate=self.learning_rate),
-            max_epochs=self.pretraining_epochs,
-        )
+        choose_likelihood(job.network, job.rows, self.likelihood)
+        recipe = Recipe(learning_rate=self.learning_rate)
+        pretrain_plainly(job.network, job.rows, job.session, recipe=recipe, epochs=self.pretraining_epochs)
 
-    @torch.no_grad()
     def _initialise(self, job: Job) -> None:
         """Components from a Gaussian mixture fitted to the embedding."""
         network = job.network.eval()
         embedding = map_rows(lambda x: self._embed(network, x), job.rows, self._hardware)
         start = fit_mixture(embedding, int(self.n_clusters), seed=derive_seed(self._seed, "mixture"))
-        network.centers.copy_(torch.from_numpy(start.centers))
-        network.log_variances.copy_(torch.from_numpy(start.log_variances))
+        start.write_into(network)
 
     def _build_objective(self, job: Job) -> Objective:
-        n_steps = int(self.max_epochs) * sum(sweep.n_steps for sweep in self._sweeps(job, "pairs"))
+        n_steps = int(self.max_epochs) * sum(part.n_steps for part in self._sweeps(job, "pairs"))
         is_long = n_steps >= WORTH_COMPILING and not self.__sklearn_is_fitted__()  # refining is short
         return DCGMMObjective(
             job.network,
@@ -297,23 +207,10 @@ class DCGMM(AnchoredClusterer):
         # Differs from the paper: the authors' epochs end with the rows, so theirs are a little shorter, and
         # a step sees only its own pairs, not others that happen to join its rows.
         size, n_rows, n_pairs = int(self.batch_size), job.rows.n_rows, len(job.pairs)
-        n_row_steps, n_pair_steps = max(1, n_rows // size), max(1, n_pairs // size)
-        rows = _sweep(job, (0, min(size, n_rows), n_row_steps), stage=stage, part=ROWS)
+        rows = sweep(
+            job, f"{stage} {ROWS}", rows_per_step=min(size, n_rows), n_steps=max(1, n_rows // size), part=ROWS
+        )
         if n_pairs == 0:
             return [rows]
-        half = min(max(1, size // 2), n_pairs)
-        return [rows, _sweep(job, (half, 0, n_pair_steps), stage=stage, part=PAIRS)]
-
-
-def _sweep(job: Job, shape: tuple[int, int, int], *, stage: str, part: str) -> Batches:
-    pairs_per_step, rows_per_step, n_steps = shape
-    return Batches(
-        job.rows,
-        job.pair_tensors() if pairs_per_step else PairTensors.none(),
-        pairs_per_step=pairs_per_step,
-        rows_per_step=rows_per_step,
-        n_steps=n_steps,
-        seed=job.session.seed,
-        stream=f"{stage} {part}",
-        part=part,
-    )
+        half, n_steps = min(max(1, size // 2), n_pairs), max(1, n_pairs // size)
+        return [rows, sweep(job, f"{stage} {PAIRS}", pairs_per_step=half, n_steps=n_steps, part=PAIRS)]

@@ -16,6 +16,12 @@ from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators import inputs
 from spherepair.estimators.base import DeepConstrainedClusterer, Job, Logits
+from spherepair.estimators.parameters import (
+    CUTTING_PARAMETERS,
+    EMBEDDING_PARAMETERS,
+    TRAINING_PARAMETERS,
+    embedding_size,
+)
 from spherepair.training.randomness import derive_seed
 from spherepair.training.stopping import LABELS, resolve_stopping
 
@@ -27,6 +33,11 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
     _is_spherical: ClassVar[bool] = False
     #: Share of the smallest angles that is averaged to infer the number of clusters.
     tail_ratio: float = 0.05
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **EMBEDDING_PARAMETERS,
+        **TRAINING_PARAMETERS,
+        **CUTTING_PARAMETERS,
+    }
 
     def count_clusters(
         self,
@@ -64,6 +75,9 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
                 "cuts its embedding into clusters only when training is over; use 'settled', 'paper', "
                 "'released-code', 'fixed' or a StoppingRule that watches the loss."
             )
+
+    def _choose_embedding_dim(self, n_features: int) -> int:
+        return embedding_size(self.embedding_dim, self.n_clusters)
 
     def _cluster(self, job: Job, embedding: NDArray[np.float32]) -> tuple[Assignment, ClusterNumber | None]:
         number = self._infer_n_clusters(embedding, job.pairs) if self.n_clusters == "auto" else None

@@ -16,14 +16,16 @@ from torch import Tensor, nn
 from spherepair.errors import InvalidParameterError
 from spherepair.losses.mixture import row_error
 from spherepair.networks.mixture import MixtureVAE, mean_and_log_variance
-from spherepair.training.batches import Batch
-from spherepair.training.engine import Objective
+from spherepair.training.batches import Batch, row_batches
+from spherepair.training.engine import Objective, Recipe
 from spherepair.training.rows import RowSource, blocks
+from spherepair.training.session import Session
 
 #: Rows on which the mixture is fitted; more do not move it. Differs from the paper: the authors take all.
 SAMPLE_ROWS = 20_000
 #: Columns share a maximum if half of those that are not empty come this close to it.
 SHARED_MAXIMUM = 0.9
+PRETRAINING_STAGE, PRETRAINING_BATCH = "pretraining", 32
 
 
 class AutoencodingObjective(Objective):
@@ -54,12 +56,31 @@ class AutoencodingObjective(Objective):
         return [([parameter for part in parts for parameter in part.parameters()], 1.0)]
 
 
+def pretrain_plainly(
+    network: MixtureVAE, rows: RowSource, session: Session, *, recipe: Recipe, epochs: int
+) -> None:
+    """Train the network as a plain autoencoder, in place."""
+    session.run_stage(
+        AutoencodingObjective(network),
+        row_batches(rows, batch_size=PRETRAINING_BATCH, seed=session.seed, stream=PRETRAINING_STAGE),
+        stage=PRETRAINING_STAGE,
+        recipe=recipe,
+        max_epochs=epochs,
+    )
+
+
 @dataclass(frozen=True)
 class MixtureStart:
     """Components of a diagonal Gaussian mixture: centres and log-variances, each (K, D)."""
 
     centers: NDArray[np.float32]
     log_variances: NDArray[np.float32]
+
+    @torch.no_grad()
+    def write_into(self, network: MixtureVAE) -> None:
+        """Let the mixture of ``network`` be this one."""
+        network.centers.copy_(torch.from_numpy(self.centers))
+        network.log_variances.copy_(torch.from_numpy(self.log_variances))
 
 
 def fit_mixture(embedding: NDArray[np.float32], n_clusters: int, *, seed: int) -> MixtureStart:
@@ -86,6 +107,13 @@ def fit_mixture(embedding: NDArray[np.float32], n_clusters: int, *, seed: int) -
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be an optimum
         mixture.fit(embedding.astype(np.float64))
     return MixtureStart(mixture.means_.astype(np.float32), np.log(mixture.covariances_).astype(np.float32))
+
+
+def choose_likelihood(network: MixtureVAE, rows: RowSource, likelihood: str) -> None:
+    """Tell the network which likelihood rows have, and by what they are divided."""
+    ceiling = pixel_ceiling(rows, likelihood)
+    network.is_bernoulli.fill_(ceiling is not None)
+    network.ceiling.fill_(1.0 if ceiling is None else ceiling)
 
 
 def pixel_ceiling(rows: RowSource, likelihood: str) -> float | None:

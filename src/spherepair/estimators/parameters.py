@@ -1,8 +1,8 @@
-"""Rules of the parameters that several methods share, in scikit-learn's form, and what they stand for."""
+"""How parameters are stored; rules of those that several share, in scikit-learn's form; what they mean."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,32 @@ TRAINING_PARAMETERS: dict[str, list[Any]] = {
     "random_state": ["random_state"],
     "progress": ["boolean", StrOptions({"auto"}), callable],
 }
+#: What a method asks for whose autoencoder is pretrained.
+PRETRAINING_PARAMETERS: dict[str, list[Any]] = {
+    "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
+}
+
+
+def store_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
+    """Keep every parameter under its own name, as it came: all that a constructor may do in scikit-learn.
+
+    Parameters
+    ----------
+    estimator : estimator
+    given : mapping
+        What ``locals()`` is in the first line of the constructor.
+
+    Examples
+    --------
+    >>> class Method:
+    ...     def __init__(self, n_clusters=8, *, batch_size=256):
+    ...         store_parameters(self, locals())
+    >>> vars(Method(3))
+    {'n_clusters': 3, 'batch_size': 256}
+    """
+    for name, value in given.items():
+        if name not in ("self", "__class__"):  # the second is there where a constructor says super()
+            setattr(estimator, name, value)
 
 
 def embedding_size(embedding_dim: int | str, n_clusters: int) -> int:

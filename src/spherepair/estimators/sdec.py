@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from spherepair.estimators.anchored import SelfTrainingClusterer, SelfTrainingObjective
 from spherepair.estimators.base import CLIP_NORM, Job
-from spherepair.estimators.parameters import NOT_NEGATIVE
+from spherepair.estimators.parameters import NOT_NEGATIVE, store_parameters
+from spherepair.estimators.sweeps import sweep
 from spherepair.losses.pair_likelihood import weighted_mean
 from spherepair.networks.clustered import ClusteredAutoencoder
 from spherepair.training.batches import Batch, Batches
@@ -112,12 +113,10 @@ class SDEC(SelfTrainingClusterer):
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_rows,)
-        Cluster of each training row.
     embedding_ : ndarray of shape (n_rows, embedding_dim)
     cluster_centers_ : ndarray of shape (n_clusters, embedding_dim)
         The learned centres.
-    history_, constraints_, network_, n_clusters_, n_features_in_, feature_names_in_
+    labels_, history_, constraints_, network_, n_clusters_, n_features_in_, feature_names_in_
         As in :class:`spherepair.SpherePair`.
 
     Examples
@@ -159,34 +158,7 @@ class SDEC(SelfTrainingClusterer):
         random_state: int | np.random.RandomState | None = None,
         progress: Any = "auto",
     ) -> None:
-        self.n_clusters = n_clusters
-        self.embedding_dim = embedding_dim
-        self.hidden_dims = hidden_dims
-        self.pair_weight = pair_weight
-        self.exponent = exponent
-        self.pretraining = pretraining
-        self.scaling = scaling
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.learning_rate = learning_rate
-        self.stopping = stopping
-        self.on_conflict = on_conflict
-        self.checkpoint = checkpoint
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.progress = progress
-
-    @classmethod
-    def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
-        """The protocol of the paper's experiments: stacked pretraining, rows as ``load_dataset`` gives them.
-
-        Examples
-        --------
-        >>> SDEC.paper(10).pretraining
-        'stacked'
-        """
-        return cls(n_clusters, **({"pretraining": "stacked", "scaling": "none"} | overrides))
+        store_parameters(self, locals())
 
     def _build_objective(self, job: Job) -> Objective:
         return SDECObjective(job.network, job.rows, self._hardware, pair_weight=self.pair_weight)
@@ -198,18 +170,11 @@ class SDEC(SelfTrainingClusterer):
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:
         n_pairs, n_rows = len(job.pairs), job.rows.n_rows
-        pairs_per_step = min(int(self.batch_size), n_pairs)
         n_steps = self._steps_per_epoch(n_pairs, n_rows)
-        joint = Batches(
-            job.rows,
-            job.pair_tensors(),
-            pairs_per_step=pairs_per_step,
-            rows_per_step=max(1, n_rows // n_steps),
-            n_steps=n_steps,
-            seed=job.session.seed,
-            stream=stage,
-        )
-        return [joint]
+        pairs_per_step, rows_per_step = min(int(self.batch_size), n_pairs), max(1, n_rows // n_steps)
+        return [
+            sweep(job, stage, pairs_per_step=pairs_per_step, rows_per_step=rows_per_step, n_steps=n_steps)
+        ]
 
     def _steps_per_epoch(self, n_pairs: int, n_rows: int) -> int:
         """One pass over the pairs; without pairs, one over the rows in steps of the same size."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,21 +38,24 @@ Candidate = Mapping[str, float]
 
 
 def search_settings(
-    estimator: DeepConstrainedClusterer, job: Job, candidates: Sequence[Candidate]
+    estimator: DeepConstrainedClusterer, job: Job, grid: Mapping[str, Sequence[float]]
 ) -> list[float]:
     """Put the best candidate into the buffers of ``job.network``, and return all scores.
 
-    With a single pair nothing can be held out, and the network keeps what it has. A candidate whose training
-    diverges has the score minus infinity; where all do, the search fails as the fit would.
+    Where no parameter is ``"search"``, nothing is done. With a single pair nothing can be held out, and the
+    network keeps what it has. A candidate whose training diverges has the score minus infinity; where all do,
+    the search fails as the fit would.
 
     Parameters
     ----------
     estimator : DeepConstrainedClusterer
     job : Job
-    candidates : sequence of mappings
-        Names and values of scalar buffers of the network.
+    grid : mapping
+        Names of parameters, which are those of scalar buffers of the network too, and the values to try where
+        a parameter is ``"search"``.
     """
-    if len(job.pairs) < 2:
+    candidates = _candidates({name: getattr(estimator, name) for name in grid}, grid)
+    if not candidates or len(job.pairs) < 2:
         return []
     kept, held_out = split_pairs(job.pairs, seed=job.session.seed)
     scores = [_score(estimator, _trial(estimator, job, kept, chosen), held_out) for chosen in candidates]
@@ -69,6 +74,14 @@ def split_pairs(pairs: Constraints, *, seed: int) -> tuple[Constraints, Constrai
     order = np.random.default_rng(derive_seed(seed, SEARCH_STAGE)).permutation(len(pairs))
     n_held_out = max(1, round(HELD_OUT_SHARE * len(pairs)))
     return pairs[np.sort(order[n_held_out:])], pairs[np.sort(order[:n_held_out])]
+
+
+def _candidates(given: Mapping[str, Any], grid: Mapping[str, Sequence[float]]) -> list[Candidate]:
+    """Every combination of the values to try with those that were given."""
+    if "search" not in given.values():
+        return []
+    values = [grid[name] if value == "search" else [value] for name, value in given.items()]
+    return [dict(zip(grid, map(float, chosen), strict=True)) for chosen in product(*values)]
 
 
 def _trial(estimator: DeepConstrainedClusterer, job: Job, kept: Constraints, candidate: Candidate) -> Job:

@@ -26,14 +26,14 @@ from spherepair.estimators.base import Job
 from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.estimators.must_link_weight import rarity_factor, weigh_must_links
 from spherepair.estimators.neighbor_term import NeighborAttraction
-from spherepair.estimators.parameters import CUTTING_PARAMETERS
+from spherepair.estimators.parameters import CUTTING_PARAMETERS, hidden_sizes
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
 from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.engine import Objective
-from spherepair.training.pretraining import PRETRAINING
+from spherepair.training.pretraining import pretrain
 from spherepair.training.randomness import torch_generator
 from spherepair.training.stopping import StoppingRule
 
@@ -257,21 +257,11 @@ class SpherePair(EmbeddingClusterer):
         }
         return cls(n_clusters, **(protocol | overrides))
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        sizes: Sequence[Any] = () if isinstance(self.hidden_dims, str) else self.hidden_dims
-        for size in sizes:
-            if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-                raise InvalidParameterError(
-                    f"hidden_dims must be whole numbers, one or more each, got {self.hidden_dims!r} instead."
-                )
-
     def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> Autoencoder:
-        hidden = ARCHITECTURES[self.hidden_dims] if isinstance(self.hidden_dims, str) else self.hidden_dims
         return build_autoencoder(
             n_features,
             embedding_dim,
-            hidden_dims=[int(size) for size in hidden],
+            hidden_dims=hidden_sizes(self.hidden_dims),
             encoder=self.encoder,
             generator=torch_generator(seed, "network"),
         )
@@ -305,10 +295,7 @@ class SpherePair(EmbeddingClusterer):
         return valid is not None and math.isclose(self.omega, valid.low, rel_tol=1e-3)
 
     def _pretrain(self, job: Job) -> None:
-        if self.pretraining is None:
-            return
-        method = PRETRAINING[self.pretraining]() if isinstance(self.pretraining, str) else self.pretraining
-        method.run(job.network, job.rows, job.session)
+        pretrain(job.network, job.rows, job.session, method=self.pretraining)
 
     def _build_objective(self, job: Job) -> Objective:
         weights = {"omega": self.omega, "reconstruction_weight": self.reconstruction_weight}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,7 +18,12 @@ from torch import Tensor
 
 from spherepair.estimators.assigning import AssigningClusterer, AssigningObjective
 from spherepair.estimators.base import Job
-from spherepair.estimators.parameters import EMBEDDING_PARAMETERS, TRAINING_PARAMETERS, hidden_sizes
+from spherepair.estimators.parameters import (
+    EMBEDDING_PARAMETERS,
+    TRAINING_PARAMETERS,
+    hidden_sizes,
+    store_parameters,
+)
 from spherepair.estimators.sweeps import pair_sweep
 from spherepair.losses.pair_likelihood import pair_likelihood_loss
 from spherepair.networks.classifier import Classifier, classifier_body
@@ -133,35 +138,7 @@ class VanillaDCC(AssigningClusterer):
         random_state: int | np.random.RandomState | None = None,
         progress: Any = "auto",
     ) -> None:
-        self.n_clusters = n_clusters
-        self.hidden_dims = hidden_dims
-        self.batch_norm = batch_norm
-        self.scaling = scaling
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.learning_rate = learning_rate
-        self.stopping = stopping
-        self.on_conflict = on_conflict
-        self.checkpoint = checkpoint
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.progress = progress
-
-    @classmethod
-    def paper(cls, n_clusters: int = 8, **overrides: Any) -> Self:
-        """The protocol of the paper's experiments: no scaling, the rest as by default.
-
-        Examples
-        --------
-        >>> VanillaDCC.paper(10).scaling
-        'none'
-        """
-        return cls(n_clusters, **({"scaling": "none"} | overrides))
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        hidden_sizes(self.hidden_dims)
+        store_parameters(self, locals())
 
     def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> Classifier:
         return Classifier(

@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from spherepair.estimators.base import CLIP_NORM, Job
-from spherepair.estimators.parameters import NOT_NEGATIVE, POSITIVE, hidden_sizes
+from spherepair.estimators.parameters import NOT_NEGATIVE, POSITIVE, hidden_sizes, store_parameters
 from spherepair.estimators.searching import search_settings
 from spherepair.estimators.sweeps import pair_sweep
 from spherepair.estimators.vanilla_dcc import VanillaDCC, VanillaDCCObjective
@@ -158,25 +158,7 @@ class VolMaxDCC(VanillaDCC):
         random_state: int | np.random.RandomState | None = None,
         progress: Any = "auto",
     ) -> None:
-        super().__init__(
-            n_clusters,
-            hidden_dims=hidden_dims,
-            batch_norm=batch_norm,
-            scaling=scaling,
-            batch_size=batch_size,
-            max_epochs=max_epochs,
-            learning_rate=learning_rate,
-            stopping=stopping,
-            on_conflict=on_conflict,
-            checkpoint=checkpoint,
-            device=device,
-            precision=precision,
-            random_state=random_state,
-            progress=progress,
-        )
-        self.volume_weight = volume_weight
-        self.volume_rows = volume_rows
-        self.link_learning_rate = link_learning_rate
+        store_parameters(self, locals())
 
     @property
     def volume_weight_(self) -> float:
@@ -195,8 +177,7 @@ class VolMaxDCC(VanillaDCC):
         return NoisyLinkClassifier(body, embedding_dim, volume_weight=weight)
 
     def _initialise(self, job: Job) -> None:
-        if self.volume_weight == "search":
-            search_settings(self, job, [{"volume_weight": value} for value in VOLUME_WEIGHTS])
+        search_settings(self, job, {"volume_weight": VOLUME_WEIGHTS})
 
     def _build_objective(self, job: Job) -> Objective:
         return VolMaxDCCObjective(

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -336,3 +337,10 @@ PRETRAINING: dict[str, Callable[[], JointPretraining | StackedPretraining]] = {
     "joint": JointPretraining,
     "stacked": StackedPretraining,
 }
+
+
+def pretrain(network: Autoencoder, rows: RowSource, session: Session, *, method: Any) -> None:
+    """Train ``network`` in place by a method, given by its name or as itself; not at all by ``None``."""
+    if method is not None:
+        chosen = PRETRAINING[method]() if isinstance(method, str) else method
+        chosen.run(network, rows, session)
