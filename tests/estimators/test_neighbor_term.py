@@ -104,7 +104,8 @@ def test_neighbors_in_different_clusters_are_let_go_where_pairs_are_many(n_pairs
         seen.append((left.tolist(), right.tolist()))
         return torch.tensor([False, True])
 
-    term = NeighborAttraction(10, weight=0.3, seed=0, device=CPU, n_pairs=n_pairs, differ=differ)
+    term = make_term(10, weight=0.3)
+    term.let_go(differ, n_pairs)
     near, far = (-math.log((math.cos(math.radians(a)) + 1) / 2) for a in (20.0, 40.0))
     found = loss_of(term, make_batch(4), z).item()
     assert found == pytest.approx(0.3 * (near + kept * far) / 2)

@@ -230,9 +230,9 @@ def circle(degrees: Any, spread: float = 3.0, n_each: int = 20) -> Tensor:
     return torch.stack([angles.cos(), angles.sin()], dim=1)
 
 
-def look(z: Tensor, pairs: PairTensors, n_clusters: int) -> PseudoPairs:
+def look(z: Tensor, pairs: PairTensors, n_clusters: int, neighbors: Tensor | None = None) -> PseudoPairs:
     """The term after its first look at an embedding."""
-    term = make_term(len(z), pairs, n_clusters=n_clusters)
+    term = make_term(len(z), pairs, n_clusters=n_clusters, neighbors=neighbors)
     term.on_epoch_start(0, lambda index: z[index])
     return term
 
@@ -289,11 +289,62 @@ def test_a_cluster_that_holds_two_classes_is_not_pulled_together():
     assert term.agrees[mixed, pure]
 
 
+def next_in_group(rows: Any, n_each: int = 20) -> Tensor:
+    """A table of neighbours: the ten rows that come next in the group, but never one of its first three."""
+    rows = torch.as_tensor(rows)
+    places = rows % n_each
+    further = 3 + (places[:, None] + torch.arange(10)) % (n_each - 3)
+    return torch.cat([rows[:, None], (rows - places)[:, None] + further], dim=1)
+
+
+def learned_by_heart() -> tuple[Tensor, PairTensors]:
+    """Groups 0 and 1 lie in one cluster but for three rows of group 1, whose cannot-links are kept."""
+    z = circle([0, 20, 180])
+    z[20:23] = z[40:43]
+    return z, make_pairs(must=[(0, 1), (40, 41)], cannot=[(0, 20), (1, 21), (2, 22), (0, 40)])
+
+
+def test_neighbors_object_where_the_rows_of_pairs_have_been_put_where_they_belong():
+    z, pairs = learned_by_heart()
+    alone, asked = look(z, pairs, 2), look(z, pairs, 2, next_in_group(range(60)))
+    mixed, pure = label_of(asked, 0), label_of(asked, 2)
+    assert alone.agrees.all()
+    assert not asked.agrees[mixed, mixed]
+    assert asked.agrees[pure, pure]
+    assert asked.agrees[mixed, pure]
+
+
+def test_rows_without_neighbors_speak_for_themselves():
+    z, pairs = learned_by_heart()
+    others = torch.arange(23, 60)  # none of the cannot-linked rows of group 1
+    assert look(z, pairs, 2, next_in_group(others)).agrees.all()
+
+
+def test_neighbors_are_looked_up_anew_at_every_look():
+    z, pairs = learned_by_heart()
+    table = torch.arange(60)[:, None].repeat(1, 11)  # as before neighbours are known
+    term = look(z, pairs, 2, table)
+    assert term.agrees.all()
+    table.copy_(next_in_group(range(60)))
+    term.on_epoch_start(EVERY, lambda index: z[index])
+    assert not term.agrees.all()
+
+
+def test_of_a_large_table_pairs_outside_the_sample_are_heard(monkeypatch):
+    """Neighbours are of the sample; ends outside of it are looked at besides."""
+    monkeypatch.setattr(pseudo_pairs, "MOST_ROWS", 30)
+    z = circle([0, 60, 180])
+    must = [(i, 20 + i) for i in range(20)]
+    term = look(z, make_pairs(must=must, cannot=[(0, 40), (20, 41)]), 3)
+    one, other = (int(term.clusters[place]) for place in (0, 20))
+    assert not term.agrees[one, other]
+
+
 @pytest.mark.parametrize(
-    ("n_wrong", "is_believed"), [(0, True), (1, True), (2, True), (3, False), (10, False)]
+    ("n_wrong", "is_believed"), [(0, True), (1, True), (3, True), (4, False), (10, False)]
 )
 def test_a_few_pairs_may_object(n_wrong, is_believed):
-    """With one that agrees for free, four fifths of eleven must agree."""
+    """With one that agrees for free, about two thirds of eleven must agree."""
     z = circle([0, 180])
     must = [(i, 20 + i) for i in range(n_wrong)]
     cannot = [(i, 20 + i) for i in range(n_wrong, 10)]
@@ -369,3 +420,27 @@ def test_a_small_class_keeps_its_cluster(make: Any) -> None:
     pairs = Constraints.from_labels(y, 600, random_state=0)
     model = make(3, hidden_dims=(16,), max_epochs=40, stopping="fixed").fit(X, constraints=pairs)
     assert clustering_accuracy(y, model.labels_) == 1.0
+
+
+@pytest.mark.parametrize(("neighbor_weight", "n_witnesses"), [(0.2, 5), (0.0, 1)])
+def test_in_a_fit_and_a_refinement_neighbors_are_known_before_the_first_look(
+    neighbor_weight: float, n_witnesses: int, make: Any, monkeypatch: Any
+) -> None:
+    X, y = make_blobs(90, centers=3, n_features=4, random_state=0)
+    heard, true_witnesses = [], PseudoPairs._witnesses
+
+    def witnesses(self: PseudoPairs, ends: Tensor) -> Tensor:
+        found = true_witnesses(self, ends)
+        heard.append((tuple(found.shape), bool((found == ends[:, None]).any())))
+        return found
+
+    monkeypatch.setattr(PseudoPairs, "_witnesses", witnesses)
+    settings = {"hidden_dims": (8,), "max_epochs": 12, "batch_size": 32, "stopping": "fixed"}
+    model = make(3, neighbor_weight=neighbor_weight, **settings)
+    model.fit(X, constraints=Constraints.from_labels(y, 50, random_state=0))
+    first = len(heard)
+    model.refine(Constraints.from_labels(y, 10, random_state=1))
+    shapes, are_ends = zip(*heard, strict=True)
+    assert set(shapes[:first]) == {(50, n_witnesses)}
+    assert len(shapes) > first > 0
+    assert set(are_ends) == {neighbor_weight == 0.0}

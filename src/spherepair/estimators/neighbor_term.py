@@ -43,10 +43,6 @@ class NeighborAttraction(nn.Module):
     seed : int
     device : torch.device
         Where positions of rows are kept.
-    n_pairs : int, default=0
-        How many true pairs there are.
-    differ : callable, optional
-        Says which rows are in different clusters, where clusters are looked at.
     """
 
     table: Tensor
@@ -58,17 +54,27 @@ class NeighborAttraction(nn.Module):
         weight: float,
         seed: int,
         device: torch.device,
-        n_pairs: int = 0,
-        differ: Differ | None = None,
     ) -> None:
         super().__init__()
         self.weight, self._seed = weight, seed
-        self._differ = differ if n_pairs > TRUSTING_PAIRS else None
-        self._left_apart = TRUSTING_PAIRS / max(1, n_pairs)
+        self._differ: Differ | None = None
         rows = sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
         n_neighbors = min(NEIGHBORS, len(rows) - 1)
         # (m, 1 + k): a row and its neighbours, which an interrupted fit takes from its checkpoint.
         self.register_buffer("table", rows[:, None].repeat(1, 1 + n_neighbors))
+
+    def let_go(self, differ: Differ, n_pairs: int) -> None:
+        """Weigh neighbours in different clusters less, where there are true pairs enough to trust clusters.
+
+        Parameters
+        ----------
+        differ : callable
+            Says which rows are in different clusters.
+        n_pairs : int
+            How many true pairs there are.
+        """
+        if n_pairs > TRUSTING_PAIRS:
+            self._differ, self._left_apart = differ, TRUSTING_PAIRS / n_pairs
 
     def on_epoch_start(self, epoch: int, embed: Embed) -> None:
         """Look the neighbours up before the first epoch."""

@@ -5,7 +5,8 @@ the second nearest, count as known: the same share of every cluster, so that sma
 pairs among the known rows of a step then enter the loss as if somebody had given them, but only where the
 true pairs do not object: two clusters between which must-links run are not pushed apart (one class was cut
 in two), and a cluster with cannot-links inside is not pulled together (it holds two classes). So a wrong
-number of clusters does little harm.
+number of clusters does little harm. The rows of the pairs themselves are poor witnesses, since training has
+put them where they belong; what a pair says is asked of their neighbours, which nobody has put anywhere.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FIRST_EPOCH, EVERY = 10, 10
 #: Share of every cluster that counts as known.
 KNOWN = 0.7
 #: Share of the true pairs between two clusters (or within one) that must agree with the pseudo-pairs there.
-AGREEMENT = 0.8
+AGREEMENT = 0.65
 UNKNOWN = -1
 
 
@@ -50,6 +51,9 @@ class PseudoPairs(nn.Module):
     seed : int
     device : torch.device
         Of the network.
+    neighbors : Tensor of shape (m, 1 + k), optional
+        Positions of rows, in order, and of their neighbours, which speak for them where pairs are asked; read
+        anew at every look. Rows that are not in it speak for themselves.
     """
 
     labels: Tensor
@@ -66,12 +70,14 @@ class PseudoPairs(nn.Module):
         first_epoch: int,
         seed: int,
         device: torch.device,
+        neighbors: Tensor | None = None,
     ) -> None:
         super().__init__()
         abundance = len(pairs) / FULL_WEIGHT_PAIRS
         self.weight = weight * min(abundance, 1.0 / max(1.0, abundance))
         self._n_clusters, self._first, self._seed = n_clusters, first_epoch, seed
         self._pairs, self._rows = pairs.to(device), sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
+        self._neighbors = neighbors
         # All keep their addresses: captured steps read them.
         nothing = torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device)
         self.register_buffer("labels", nothing)  # of rows that count as known
@@ -85,10 +91,23 @@ class PseudoPairs(nn.Module):
         z = embed(self._rows)
         generator = torch_generator(self._seed, "pseudo-pairs", epoch, device=z.device)
         centers = F.normalize(kmeans(z, self._n_clusters, generator=generator, n_init=5).centers, dim=1)
-        ends = torch.stack([_nearest(embed(end), centers) for end in (self._pairs.left, self._pairs.right)])
-        self.agrees.copy_(_agreement(ends, self._pairs, self._n_clusters))
         self.labels[self._rows] = confident_labels(z @ centers.T, KNOWN).to(self.labels.dtype)
         self.clusters[self._rows] = _nearest(z, centers).to(self.clusters.dtype)
+        sides = (self._pairs.left, self._pairs.right)
+        if len(self._rows) < len(self.clusters):
+            ends = torch.cat(sides)
+            self.clusters[ends] = _nearest(embed(ends), centers).to(self.clusters.dtype)
+        votes = torch.stack([self.clusters[self._witnesses(side)].long() for side in sides])
+        self.agrees.copy_(_agreement(votes, self._pairs.is_must_link, self._n_clusters))
+
+    def _witnesses(self, ends: Tensor) -> Tensor:
+        """Rows (n, k) that speak for the rows at these positions: their neighbours, or they themselves."""
+        if self._neighbors is None:
+            return ends[:, None]
+        table = self._neighbors.to(ends.device)
+        lines = torch.searchsorted(table[:, 0].contiguous(), ends.contiguous()).clamp(max=len(table) - 1)
+        has_neighbors = table[lines, 0] == ends
+        return torch.where(has_neighbors[:, None], table[lines, 1:], ends[:, None])
 
     def differ(self, left: Tensor, right: Tensor) -> Tensor:
         """Whether rows at these positions are in different clusters, and true pairs do not object to that."""
@@ -140,13 +159,17 @@ def _nearest(z: Tensor, centers: Tensor) -> Tensor:
     return (z @ centers.T).argmax(dim=1)
 
 
-def _agreement(ends: Tensor, pairs: PairTensors, n_clusters: int) -> Tensor:
-    """Whether the true pairs agree (K, K) that two clusters differ, and that one is one."""
-    low, high = ends.amin(dim=0), ends.amax(dim=0)
+def _agreement(votes: Tensor, is_must_link: Tensor, n_clusters: int) -> Tensor:
+    """Whether the true pairs agree (K, K) that two clusters differ, and that one is one.
+
+    ``votes`` (2, n, k) are the clusters of those who speak for the left and the right ends.
+    """
+    low, high = votes.amin(dim=0), votes.amax(dim=0)
     cell = low * n_clusters + high
-    n_all = torch.bincount(cell, minlength=n_clusters**2).view(n_clusters, n_clusters)
-    n_must = torch.bincount(cell[pairs.is_must_link], minlength=n_clusters**2).view(n_clusters, n_clusters)
-    is_same = torch.eye(n_clusters, dtype=torch.bool, device=ends.device)
+    n_all = torch.bincount(cell.flatten(), minlength=n_clusters**2).view(n_clusters, n_clusters)
+    n_must = torch.bincount(cell[is_must_link].flatten(), minlength=n_clusters**2)
+    n_must = n_must.view(n_clusters, n_clusters)
+    is_same = torch.eye(n_clusters, dtype=torch.bool, device=votes.device)
     agreeing = torch.where(is_same, n_must, n_all - n_must)
     # One more that agrees: where no pair says anything, the clusters are believed.
     agrees = (agreeing + 1) >= AGREEMENT * (n_all + 1)

@@ -311,10 +311,16 @@ class SpherePair(EmbeddingClusterer):
         further: dict[str, nn.Module] = {}
         n_rows, seed = job.rows.n_rows, job.session.seed
         is_refined = self.__sklearn_is_fitted__()
+        neighbors = None
+        # Neighbours in the embedding of a network that has learned nothing yet would mean nothing.
+        if self.neighbor_weight > 0 and n_rows > 2 and (is_refined or self.pretraining is not None):
+            neighbors = NeighborAttraction(
+                n_rows, weight=self.neighbor_weight, seed=seed, device=job.rows.index_device
+            )
+            further["neighbors"], job.companions = neighbors, neighbors.table
         # Not where the number of clusters is to be found: it would find what it was trained with. Nor without
         # cannot-links: nothing holds clusters apart then, and what is seen as one may be all of them.
         n_clusters = 0 if self.n_clusters == "auto" else int(self.n_clusters)
-        differ = None
         if self.pseudo_pair_weight > 0 and n_clusters > 1 and not job.pairs.is_must_link.all():
             pseudo_pairs = PseudoPairs(
                 n_rows,
@@ -324,19 +330,11 @@ class SpherePair(EmbeddingClusterer):
                 first_epoch=0 if is_refined else FIRST_EPOCH,
                 seed=seed,
                 device=job.rows.device,
+                neighbors=job.companions,
             )
-            further["pseudo_pairs"], differ = pseudo_pairs, pseudo_pairs.differ
-        # Neighbours in the embedding of a network that has learned nothing yet would mean nothing.
-        if self.neighbor_weight > 0 and n_rows > 2 and (is_refined or self.pretraining is not None):
-            neighbors = NeighborAttraction(
-                n_rows,
-                weight=self.neighbor_weight,
-                seed=seed,
-                device=job.rows.index_device,
-                n_pairs=len(job.pairs),
-                differ=differ,
-            )
-            further["neighbors"], job.companions = neighbors, neighbors.table
+            further["pseudo_pairs"] = pseudo_pairs
+            if neighbors is not None:
+                neighbors.let_go(pseudo_pairs.differ, len(job.pairs))
         return further
 
     @property
