@@ -172,7 +172,7 @@ def test_a_checkpoint_holds_what_the_terms_have_seen(X: Any, pairs: Any, tmp_pat
     tensors = read_tensor_file(tmp_path / CHECKPOINT_FILE)[1]
     names = {name for name in tensors if name.startswith("objective.")}
     assert {f"objective.further.{name}" for name in ("neighbors.table", "pseudo_pairs.labels")} < names
-    assert "objective.average_0" in names
+    assert "objective.average.average_0" in names
     assert not any("network" in name for name in names)
     table = tensors["objective.further.neighbors.table"]
     assert (table[:, 1:] != table[:, :1]).all()

@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from spherepair import SpherePair
 from spherepair.errors import ConstraintWarning
-from spherepair.estimators.spherepair_objective import KEPT, SemiSupervisedObjective, SpherePairObjective
+from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.losses import PairGroup
 from spherepair.metrics import clustering_accuracy
 from spherepair.networks import build_autoencoder
@@ -51,7 +51,7 @@ def weights(network: nn.Module) -> list[torch.Tensor]:
 
 
 def averages(objective: SemiSupervisedObjective) -> list[torch.Tensor]:
-    return [tensor.clone() for tensor in objective._averages()]
+    return [tensor.clone() for tensor in objective.average.buffers()]
 
 
 def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
@@ -89,26 +89,6 @@ def test_the_average_of_constant_weights_is_the_weights_bit_for_bit():
     objective.on_end(Ended(30))
     assert same(averages(objective), before)
     assert same(weights(objective.network), before)
-
-
-@pytest.mark.parametrize("n_epochs", [1, 2, 5, 6])
-def test_the_average_of_the_first_epochs_is_their_plain_mean(n_epochs):
-    objective = make_objective()
-    seen = pass_epochs(objective, n_epochs)
-    objective.on_end(Ended(n_epochs))
-    for number, tensor in enumerate(weights(objective.network)):
-        mean = torch.stack([epoch[number] for epoch in seen]).mean(dim=0)
-        assert torch.allclose(tensor, mean, atol=1e-6)
-
-
-def test_later_epochs_leave_a_fixed_share_of_the_average_in_place():
-    objective = make_objective()
-    pass_epochs(objective, 20)
-    objective._take_into_average(20)
-    before, present = averages(objective), weights(objective.network)
-    objective._take_into_average(21)
-    for old, new, now in zip(before, averages(objective), present, strict=True):
-        assert torch.allclose(new, KEPT * old + (1 - KEPT) * now, atol=1e-5)
 
 
 def test_averages_lag_behind_and_the_end_gives_them_to_the_network():
@@ -231,7 +211,7 @@ def test_further_terms_are_told_of_every_epoch_with_a_way_to_look():
 def test_averages_are_in_the_state_of_a_checkpoint_and_are_not_trained():
     objective = make_objective()
     n_tensors = len(weights(objective.network))
-    assert sum(name.startswith("average_") for name in objective.state_dict()) == n_tensors
+    assert sum(name.startswith("average.") for name in objective.state_dict()) == n_tensors
     assert len(list(objective.parameters())) == len(list(objective.network.parameters()))
 
 

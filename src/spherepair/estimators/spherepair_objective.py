@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from spherepair.estimators.averaging import KEPT, AveragedWeights
 from spherepair.estimators.neighbor_term import Embed
 from spherepair.losses import PairGroup, angular_losses, reconstruction_loss, shares
 from spherepair.networks import Autoencoder
@@ -18,9 +18,6 @@ from spherepair.training.embedding import map_some_rows
 from spherepair.training.engine import Objective, TrainingState
 from spherepair.training.hardware import Hardware
 from spherepair.training.rows import RowSource
-
-#: How much of the averaged weights an epoch leaves in place.
-KEPT = 0.85
 
 
 class SpherePairObjective(Objective):
@@ -93,22 +90,19 @@ class SemiSupervisedObjective(SpherePairObjective):
     ) -> None:
         super().__init__(network, omega=omega, reconstruction_weight=reconstruction_weight)
         self._rows, self._hardware = rows, hardware
-        self._kept = KEPT if averaging else 0.0
+        self.average = AveragedWeights(network, kept=KEPT if averaging else 0.0)
         self.further = nn.ModuleDict(further)
-        for number, tensor in enumerate(self._weights()):
-            self.register_buffer(f"average_{number}", tensor.detach().clone())
 
     def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
         """Take the epoch that lies behind into the average, and let the terms look at the embedding."""
-        self._take_into_average(epoch)
+        self.average.take(self.network, epoch)
         for term in self.further.values():
             term.on_epoch_start(epoch, self.embed)  # type: ignore[operator]
 
-    @torch.no_grad()
     def on_end(self, state: TrainingState) -> None:
         """The network takes the averaged weights."""
-        self._take_into_average(state.epoch)
-        _copy(self._averages(), self._weights())
+        self.average.take(self.network, state.epoch)
+        self.average.give(self.network)
 
     def further_pairs(self, batch: Batch, rows: Tensor) -> dict[str, PairGroup]:
         """Pairs of the further terms, which belong to steps of training, not to the objective as a whole."""
@@ -120,7 +114,7 @@ class SemiSupervisedObjective(SpherePairObjective):
     def embed(self, index: Tensor) -> Tensor:
         """Unit embeddings of rows by the averaged network."""
         network = self.network.eval()
-        with self._averaged():
+        with self.average.standing_in(network):
             z = map_some_rows(
                 lambda x: F.normalize(network.encode(x).float(), dim=-1, eps=1e-12),
                 self._rows,
@@ -129,31 +123,3 @@ class SemiSupervisedObjective(SpherePairObjective):
             )
         network.train()
         return z
-
-    @torch.no_grad()
-    def _take_into_average(self, n_epochs: int) -> None:
-        share = max(1.0 - self._kept, 1.0 / max(1, n_epochs))  # the plain mean of the first few
-        for average, tensor in zip(self._averages(), self._weights(), strict=True):
-            average.lerp_(tensor, share)
-
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """The network with its averaged weights, for a look at the embedding."""
-        present = [tensor.clone() for tensor in self._weights()]
-        _copy(self._averages(), self._weights())
-        try:
-            yield
-        finally:
-            _copy(present, self._weights())
-
-    def _weights(self) -> list[Tensor]:
-        """Parameters and what layers such as BatchNorm remember."""
-        return [tensor for tensor in self.network.state_dict().values() if tensor.is_floating_point()]
-
-    def _averages(self) -> list[Tensor]:
-        return [self.get_buffer(f"average_{number}") for number in range(len(self._weights()))]
-
-
-def _copy(source: list[Tensor], target: list[Tensor]) -> None:
-    for from_, to in zip(source, target, strict=True):
-        to.copy_(from_)
