@@ -109,7 +109,10 @@ class VolMaxDCC(VanillaDCC):
         Of plain stochastic gradient descent, for the network.
     link_learning_rate : float, default=0.1
         The same, for the matrix B.
-    scaling, max_epochs, stopping, on_conflict, checkpoint, device, precision, random_state, progress
+    precision : {"auto", "float32", "tf32", "bfloat16"}, default="auto"
+        Of matrix products. With steps this large rounding matters: in bfloat16, which ``"auto"`` takes where
+        it is fast, more random states lose a cluster than in float32 (docs/methods.md).
+    scaling, max_epochs, stopping, on_conflict, checkpoint, device, random_state, progress
         As in :class:`VanillaDCC`.
 
     Attributes
