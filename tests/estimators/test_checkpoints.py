@@ -13,7 +13,7 @@ import torch
 import spherepair
 from spherepair import Constraints, SpherePair
 from spherepair.errors import ModelFileError
-from spherepair.persistence import read_tensor_file
+from spherepair.persistence import read_tensor_file, write_tensor_file
 from spherepair.training.checkpoint import CHECKPOINT_FILE
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.stopping import PaperRule, SettledRule
@@ -165,6 +165,21 @@ def test_a_finished_fit_ends_with_the_averaged_weights_again(
     again = SpherePair(progress=(seen := Recorder()), **EVERYTHING)
     _assert_same(again.fit(X, constraints=pairs, checkpoint=tmp_path), everything)
     assert seen.seen == []
+
+
+def test_a_checkpoint_with_something_this_code_does_not_know_is_refused(
+    X: Any, pairs: Any, tmp_path: Path
+) -> None:
+    """Going on without it would give another result without a word."""
+    with pytest.raises(KeyboardInterrupt):
+        SpherePair(progress=Recorder(("pairs", 2)), **EVERYTHING).fit(
+            X, constraints=pairs, checkpoint=tmp_path
+        )
+    manifest, tensors = read_tensor_file(tmp_path / CHECKPOINT_FILE)
+    tensors["objective.something"] = tensors.pop("objective.average.average_0")
+    write_tensor_file(tmp_path / CHECKPOINT_FILE, manifest, tensors)
+    with pytest.raises(ModelFileError, match=r"keeps something; .* remove this one"):
+        SpherePair(**EVERYTHING).fit(X, constraints=pairs, checkpoint=tmp_path)
 
 
 def test_a_checkpoint_holds_what_the_terms_have_seen(X: Any, pairs: Any, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from spherepair.metrics import clustering_accuracy
 from spherepair.training.batches import Batch
 
 CPU = torch.device("cpu")
+NO_ENDS = torch.empty(0, dtype=torch.int64)
 
 
 def loss_of(term: Any, batch: Batch, z: Tensor) -> Tensor:
@@ -31,7 +32,8 @@ def loss_of(term: Any, batch: Batch, z: Tensor) -> Tensor:
 
 
 def make_term(n_rows: int, *, weight: float = 0.3, seed: int = 0) -> NeighborAttraction:
-    return NeighborAttraction(n_rows, weight=weight, seed=seed, device=CPU)
+    rows = sample_rows(n_rows, NO_ENDS, seed=seed, device=CPU)
+    return NeighborAttraction(rows, weight=weight, seed=seed)
 
 
 def make_batch(n_rows: int) -> Batch:
@@ -105,7 +107,7 @@ def test_neighbors_in_different_clusters_are_let_go_where_pairs_are_many(n_pairs
         return torch.tensor([False, True])
 
     term = make_term(10, weight=0.3)
-    term.let_go(differ, n_pairs)
+    term.let_go_where(differ, n_pairs)
     near, far = (-math.log((math.cos(math.radians(a)) + 1) / 2) for a in (20.0, 40.0))
     found = loss_of(term, make_batch(4), z).item()
     assert found == pytest.approx(0.3 * (near + kept * far) / 2)
@@ -185,16 +187,26 @@ def test_of_a_large_table_a_sample_has_neighbors_within_the_sample(monkeypatch):
 
 
 def test_sampled_rows_are_all_rows_while_there_are_few():
-    assert sample_rows(7, 7, seed=0, device=CPU).tolist() == list(range(7))
+    assert sample_rows(7, NO_ENDS, seed=0, device=CPU).tolist() == list(range(7))
 
 
-def test_sampled_rows_are_different_in_order_and_depend_on_the_seed():
-    rows = sample_rows(1000, 100, seed=0, device=CPU)
+def test_sampled_rows_are_different_in_order_and_depend_on_the_seed(monkeypatch):
+    monkeypatch.setattr(neighbor_term, "MOST_ROWS", 100)
+    rows = sample_rows(1000, NO_ENDS, seed=0, device=CPU)
     assert (rows.diff() > 0).all()
     assert 0 <= int(rows[0]) < int(rows[-1]) < 1000
     assert len(rows) == 100
-    assert torch.equal(rows, sample_rows(1000, 100, seed=0, device=CPU))
-    assert not torch.equal(rows, sample_rows(1000, 100, seed=1, device=CPU))
+    assert torch.equal(rows, sample_rows(1000, NO_ENDS, seed=0, device=CPU))
+    assert not torch.equal(rows, sample_rows(1000, NO_ENDS, seed=1, device=CPU))
+
+
+@pytest.mark.parametrize(("n_ends", "n_taken"), [(30, 30), (300, 100)])
+def test_rows_in_pairs_are_sampled_first(n_ends, n_taken, monkeypatch):
+    monkeypatch.setattr(neighbor_term, "MOST_ROWS", 100)
+    ends = torch.arange(0, 1000, 3)[:n_ends]
+    rows = sample_rows(1000, ends.repeat(2), seed=0, device=CPU)
+    assert len(rows.unique()) == 100
+    assert int(torch.isin(rows, ends).sum()) >= n_taken
 
 
 #: A fit in which pseudo-pairs, which are made among the same rows, take part as well.
@@ -227,7 +239,6 @@ def test_a_fit_on_a_sample_of_the_rows_has_all_of_them_labelled(
     make: Any, X: Any, y: Any, pairs: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(neighbor_term, "MOST_ROWS", 40)
-    monkeypatch.setattr(pseudo_pairs, "MOST_ROWS", 40)
     model = make(**LONGER).fit(X, constraints=pairs)
     assert clustering_accuracy(y, model.labels_) == 1.0
 

@@ -39,7 +39,8 @@ def make_pairs(must: Any = (), cannot: Any = ()) -> PairTensors:
 
 def make_term(n_rows: int, pairs: PairTensors | None = None, **options: Any) -> PseudoPairs:
     settings = {"weight": 0.5, "n_clusters": 3, "first_epoch": 0, "seed": 0, "device": CPU}
-    return PseudoPairs(n_rows, pairs or make_pairs(), **(settings | options))
+    rows = options.pop("rows", torch.arange(n_rows))
+    return PseudoPairs(n_rows, rows, pairs or make_pairs(), **(settings | options))
 
 
 def make_batch(index: Any) -> Batch:
@@ -230,9 +231,9 @@ def circle(degrees: Any, spread: float = 3.0, n_each: int = 20) -> Tensor:
     return torch.stack([angles.cos(), angles.sin()], dim=1)
 
 
-def look(z: Tensor, pairs: PairTensors, n_clusters: int, neighbors: Tensor | None = None) -> PseudoPairs:
+def look(z: Tensor, pairs: PairTensors, n_clusters: int, **options: Any) -> PseudoPairs:
     """The term after its first look at an embedding."""
-    term = make_term(len(z), pairs, n_clusters=n_clusters, neighbors=neighbors)
+    term = make_term(len(z), pairs, n_clusters=n_clusters, **options)
     term.on_epoch_start(0, lambda index: z[index])
     return term
 
@@ -306,7 +307,7 @@ def learned_by_heart() -> tuple[Tensor, PairTensors]:
 
 def test_neighbors_object_where_the_rows_of_pairs_have_been_put_where_they_belong():
     z, pairs = learned_by_heart()
-    alone, asked = look(z, pairs, 2), look(z, pairs, 2, next_in_group(range(60)))
+    alone, asked = look(z, pairs, 2), look(z, pairs, 2, neighbors=next_in_group(range(60)))
     mixed, pure = label_of(asked, 0), label_of(asked, 2)
     assert alone.agrees.all()
     assert not asked.agrees[mixed, mixed]
@@ -317,27 +318,31 @@ def test_neighbors_object_where_the_rows_of_pairs_have_been_put_where_they_belon
 def test_rows_without_neighbors_speak_for_themselves():
     z, pairs = learned_by_heart()
     others = torch.arange(23, 60)  # none of the cannot-linked rows of group 1
-    assert look(z, pairs, 2, next_in_group(others)).agrees.all()
+    assert look(z, pairs, 2, neighbors=next_in_group(others)).agrees.all()
 
 
 def test_neighbors_are_looked_up_anew_at_every_look():
     z, pairs = learned_by_heart()
     table = torch.arange(60)[:, None].repeat(1, 11)  # as before neighbours are known
-    term = look(z, pairs, 2, table)
+    term = look(z, pairs, 2, neighbors=table)
     assert term.agrees.all()
     table.copy_(next_in_group(range(60)))
     term.on_epoch_start(EVERY, lambda index: z[index])
     assert not term.agrees.all()
 
 
-def test_of_a_large_table_pairs_outside_the_sample_are_heard(monkeypatch):
-    """Neighbours are of the sample; ends outside of it are looked at besides."""
-    monkeypatch.setattr(pseudo_pairs, "MOST_ROWS", 30)
-    z = circle([0, 60, 180])
+@pytest.mark.parametrize("has_table", [False, True])
+def test_of_a_large_table_pairs_outside_the_sample_are_heard(has_table):
+    """Every third row has neighbours; ends beside those, and beyond the last, are looked at besides."""
+    z, rows = circle([0, 60, 180]), torch.arange(0, 58, 3)
     must = [(i, 20 + i) for i in range(20)]
-    term = look(z, make_pairs(must=must, cannot=[(0, 40), (20, 41)]), 3)
-    one, other = (int(term.clusters[place]) for place in (0, 20))
+    pairs = make_pairs(must=must, cannot=[(0, 40), (20, 59)])
+    neighbors = torch.stack([rows, rows], dim=1) if has_table else None
+    term = look(z, pairs, 3, rows=rows, neighbors=neighbors)
+    one, other, third = (int(term.clusters[place]) for place in (0, 20, 59))
+    assert len({one, other, third}) == 3
     assert not term.agrees[one, other]
+    assert term.agrees[other, third]
 
 
 @pytest.mark.parametrize(
@@ -384,9 +389,10 @@ def test_a_later_look_replaces_the_first_in_the_same_place():
     assert not torch.equal(before, labels)
 
 
-def test_of_a_large_table_a_sample_is_known(monkeypatch):
-    monkeypatch.setattr(pseudo_pairs, "MOST_ROWS", 30)
-    term = look(circle([0, 120, 240]), make_pairs(must=[(0, 1)]), 3)
+def test_of_a_large_table_a_sample_is_known():
+    rows = torch.arange(0, 60, 2)
+    term = look(circle([0, 120, 240]), make_pairs(must=[(0, 1)]), 3, rows=rows)
+    assert torch.isin((term.labels >= 0).nonzero()[:, 0], rows).all()
     assert 21 <= int((term.labels >= 0).sum()) <= 24
 
 

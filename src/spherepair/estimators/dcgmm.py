@@ -22,7 +22,7 @@ from torch import Tensor
 
 from spherepair.estimators.anchored import AnchoredClusterer
 from spherepair.estimators.base import Job
-from spherepair.estimators.mixture_objective import FUNCTIONS, MixtureObjective
+from spherepair.estimators.mixture_objective import FUNCTIONS, Functions, MixtureObjective
 from spherepair.estimators.mixture_start import choose_likelihood, fit_mixture, pretrain_plainly
 from spherepair.estimators.parameters import AT_LEAST_ONE, NOT_NEGATIVE, hidden_sizes, store_parameters
 from spherepair.estimators.sweeps import sweep
@@ -61,7 +61,7 @@ class DCGMMObjective(MixtureObjective):
         pair_weight: float,
         compiles: bool = False,
     ) -> None:
-        functions = tuple(compiled(f) for f in FUNCTIONS) if compiles else FUNCTIONS
+        functions = Functions(*map(compiled, FUNCTIONS)) if compiles else FUNCTIONS
         super().__init__(network, rows, hardware, functions=functions)
         self._pair_weight = pair_weight
 
@@ -73,8 +73,7 @@ class DCGMMObjective(MixtureObjective):
         is_real = (batch.pair_weight > 0).float().repeat(2)
         error, divergence, logits = self.bound(batch.x, is_real)
         left, right, _ = batch.split(logits)
-        _, _, agree = self.functions
-        agreement = agree(left, right, batch.is_must_link, weight=batch.pair_weight)
+        agreement = self.functions.agree(left, right, batch.is_must_link, weight=batch.pair_weight)
         return {
             "pairs": self._pair_weight * agreement,
             "pair_reconstruction": error,

@@ -6,7 +6,7 @@ compiler can take them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,8 +19,13 @@ from spherepair.training.engine import TrainingState
 from spherepair.training.hardware import Hardware
 from spherepair.training.rows import RowSource
 
-#: To draw embeddings, to bound the evidence, to see how far pairs agree.
-Functions = tuple[Any, ...]
+
+class Functions(NamedTuple):
+    """To draw embeddings, to bound the evidence, to see how far pairs agree."""
+
+    draw: Any
+    bound: Any
+    agree: Any
 
 
 class MixtureObjective(AssigningObjective):
@@ -31,8 +36,8 @@ class MixtureObjective(AssigningObjective):
     network : MixtureVAE
     rows : RowSource
     hardware : Hardware
-    functions : tuple of callables
-        Those of ``FUNCTIONS``, compiled or not, to train with.
+    functions : Functions
+        Compiled or not, to train with.
     """
 
     passes_once = True
@@ -56,12 +61,12 @@ class MixtureObjective(AssigningObjective):
 
     def bound(self, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Reconstruction error and divergence, each a weighted mean, and the responsibilities as logits."""
-        draw, bound, _ = self.functions
+        functions = self.functions
         target = x / self.network.ceiling
         answer = self.network.answer(target)
-        z = draw(answer, self._noise(answer))
+        z = functions.draw(answer, self._noise(answer))
         prior = {"centers": self.network.centers, "log_variances": self.network.log_variances}
-        found: tuple[Tensor, Tensor, Tensor] = bound(
+        found: tuple[Tensor, Tensor, Tensor] = functions.bound(
             z, answer, self.network.decode(z), target, weight, is_bernoulli=self._is_bernoulli, **prior
         )
         return found
@@ -89,6 +94,7 @@ def _bound(
     log_variances: Tensor,
     is_bernoulli: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """The same from what the network has answered; ``z`` are drawn, ``decoded`` made of them."""
     error = row_error(decoded, target, weight=weight, is_bernoulli=is_bernoulli)
     logits, divergence = mixture_divergence(
         z, *mean_and_log_variance(answer), centers=centers, precisions=precisions(log_variances)
@@ -96,4 +102,4 @@ def _bound(
     return error, weighted_mean(divergence, weight), logits
 
 
-FUNCTIONS: Functions = (_draw, _bound, mixture_pair_loss)
+FUNCTIONS = Functions(_draw, _bound, mixture_pair_loss)

@@ -20,7 +20,7 @@ from spherepair.training.batches import Batch
 from spherepair.training.randomness import torch_generator
 
 NEIGHBORS = 5
-#: Rows that have neighbours; of larger tables a random sample, whose neighbours are sought within it.
+#: Rows that terms look at; of larger tables a sample, whose neighbours are sought within it.
 MOST_ROWS = 200_000
 
 #: Beside more true pairs than these, the weight of neighbours in different clusters falls in proportion.
@@ -37,34 +37,25 @@ class NeighborAttraction(nn.Module):
 
     Parameters
     ----------
-    n_rows : int
-        Three or more.
+    rows : Tensor of shape (m,)
+        Positions of the rows that have neighbours, and are such, in order; three or more.
     weight : float
     seed : int
-    device : torch.device
-        Where positions of rows are kept.
     """
 
     table: Tensor
 
-    def __init__(
-        self,
-        n_rows: int,
-        *,
-        weight: float,
-        seed: int,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, rows: Tensor, *, weight: float, seed: int) -> None:
         super().__init__()
         self.weight, self._seed = weight, seed
         self._differ: Differ | None = None
-        rows = sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
+        self._left_apart = 1.0
         n_neighbors = min(NEIGHBORS, len(rows) - 1)
         # (m, 1 + k): a row and its neighbours, which an interrupted fit takes from its checkpoint.
         self.register_buffer("table", rows[:, None].repeat(1, 1 + n_neighbors))
 
-    def let_go(self, differ: Differ, n_pairs: int) -> None:
-        """Weigh neighbours in different clusters less, where there are true pairs enough to trust clusters.
+    def let_go_where(self, differ: Differ, n_pairs: int) -> None:
+        """From now on weigh neighbours that differ less, where true pairs are enough to trust clusters.
 
         Parameters
         ----------
@@ -97,9 +88,21 @@ class NeighborAttraction(nn.Module):
         return PairGroup(left, right, together, share)
 
 
-def sample_rows(n_rows: int, n_most: int, *, seed: int, device: torch.device) -> Tensor:
-    """Positions of all rows, or of as many drawn at random, in order."""
-    if n_rows <= n_most:
+def sample_rows(n_rows: int, ends: Tensor, *, seed: int, device: torch.device) -> Tensor:
+    """Positions of all rows, or of as many as terms look at: those in pairs, then others at random; sorted.
+
+    Parameters
+    ----------
+    n_rows : int
+    ends : Tensor
+        Positions of rows that are in pairs, each as often as it is.
+    seed : int
+    device : torch.device
+    """
+    if n_rows <= MOST_ROWS:
         return torch.arange(n_rows, device=device)
-    generator = torch_generator(seed, "sampled rows")
-    return torch.randperm(n_rows, generator=generator)[:n_most].sort().values.to(device)
+    order = torch.randperm(n_rows, generator=torch_generator(seed, "sampled rows"))
+    is_end = torch.zeros(n_rows, dtype=torch.bool)
+    is_end[ends.cpu()] = True
+    first = order[is_end[order]]
+    return torch.cat([first, order[~is_end[order]]])[:MOST_ROWS].sort().values.to(device)

@@ -6,7 +6,8 @@ pairs among the known rows of a step then enter the loss as if somebody had give
 true pairs do not object: two clusters between which must-links run are not pushed apart (one class was cut
 in two), and a cluster with cannot-links inside is not pulled together (it holds two classes). So a wrong
 number of clusters does little harm. The rows of the pairs themselves are poor witnesses, since training has
-put them where they belong; what a pair says is asked of their neighbours, which nobody has put anywhere.
+put them where they belong; what a pair says is asked of their neighbours, which no pair has moved when they
+are looked up (but in a refinement, which starts from an embedding that pairs have made).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair.clustering.kmeans import kmeans
-from spherepair.estimators.neighbor_term import MOST_ROWS, Embed, sample_rows
+from spherepair.estimators.neighbor_term import Embed
 from spherepair.losses import PairGroup, shares
 from spherepair.training.batches import Batch, PairTensors
 from spherepair.training.randomness import torch_generator
@@ -30,7 +31,8 @@ FULL_WEIGHT_PAIRS = 1000
 FIRST_EPOCH, EVERY = 10, 10
 #: Share of every cluster that counts as known.
 KNOWN = 0.7
-#: Share of the true pairs between two clusters (or within one) that must agree with the pseudo-pairs there.
+#: Share of the votes on two clusters (or on one) that must agree with the pseudo-pairs there: of each true
+#: pair one for every neighbour of its rows.
 AGREEMENT = 0.65
 UNKNOWN = -1
 
@@ -41,6 +43,9 @@ class PseudoPairs(nn.Module):
     Parameters
     ----------
     n_rows : int
+        Of the table.
+    rows : Tensor of shape (m,)
+        Positions of the rows that are looked at.
     pairs : PairTensors
         The true pairs.
     weight : float
@@ -52,8 +57,8 @@ class PseudoPairs(nn.Module):
     device : torch.device
         Of the network.
     neighbors : Tensor of shape (m, 1 + k), optional
-        Positions of rows, in order, and of their neighbours, which speak for them where pairs are asked; read
-        anew at every look. Rows that are not in it speak for themselves.
+        Positions of these rows, in order, and of their neighbours, which speak for them where pairs are
+        asked; read anew at every look. Rows that are not in it speak for themselves.
     """
 
     labels: Tensor
@@ -63,6 +68,7 @@ class PseudoPairs(nn.Module):
     def __init__(
         self,
         n_rows: int,
+        rows: Tensor,
         pairs: PairTensors,
         *,
         weight: float,
@@ -76,8 +82,7 @@ class PseudoPairs(nn.Module):
         abundance = len(pairs) / FULL_WEIGHT_PAIRS
         self.weight = weight * min(abundance, 1.0 / max(1.0, abundance))
         self._n_clusters, self._first, self._seed = n_clusters, first_epoch, seed
-        self._pairs, self._rows = pairs.to(device), sample_rows(n_rows, MOST_ROWS, seed=seed, device=device)
-        self._neighbors = neighbors
+        self._pairs, self._rows, self._neighbors = pairs.to(device), rows.to(device), neighbors
         # All keep their addresses: captured steps read them.
         nothing = torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device)
         self.register_buffer("labels", nothing)  # of rows that count as known
@@ -95,7 +100,7 @@ class PseudoPairs(nn.Module):
         self.clusters[self._rows] = _nearest(z, centers).to(self.clusters.dtype)
         sides = (self._pairs.left, self._pairs.right)
         if len(self._rows) < len(self.clusters):
-            ends = torch.cat(sides)
+            ends = torch.unique(torch.cat(sides))
             self.clusters[ends] = _nearest(embed(ends), centers).to(self.clusters.dtype)
         votes = torch.stack([self.clusters[self._witnesses(side)].long() for side in sides])
         self.agrees.copy_(_agreement(votes, self._pairs.is_must_link, self._n_clusters))

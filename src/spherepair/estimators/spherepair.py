@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -25,11 +25,19 @@ from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import Job
 from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.estimators.must_link_weight import rarity_factor, weigh_must_links
-from spherepair.estimators.neighbor_term import NeighborAttraction
-from spherepair.estimators.parameters import CUTTING_PARAMETERS, hidden_sizes
+from spherepair.estimators.neighbor_term import NeighborAttraction, sample_rows
+from spherepair.estimators.parameters import (
+    AT_LEAST_ONE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PRETRAINING_PARAMETERS,
+    SMALLEST_DIM,
+    hidden_sizes,
+    store_parameters,
+)
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
-from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
+from spherepair.networks import Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
 from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.engine import Objective
@@ -39,7 +47,6 @@ from spherepair.training.stopping import StoppingRule
 
 #: Dimensions of the embedding when the number of clusters is unknown: room for about 30 clusters.
 ROOMY_DIM = 32
-SMALLEST_DIM = 10
 
 
 class SpherePair(EmbeddingClusterer):
@@ -69,8 +76,9 @@ class SpherePair(EmbeddingClusterer):
         one where the number of clusters is to be found: there the geometry of all pairs is the evidence.
     neighbor_weight : float, default=0.2
         Weight of the attraction between rows that were neighbours before training on pairs; without effect
-        where there is no pretraining. Beside more than 1,000 true pairs it falls in proportion for neighbours
-        in different clusters, where pseudo-pairs look at clusters.
+        in a fit without pretraining. Neighbours also speak for the rows of pairs where pseudo-pairs ask them.
+        Beside more than 1,000 true pairs the weight falls in proportion for neighbours in different clusters,
+        where pseudo-pairs look at clusters.
     pseudo_pair_weight : float, default=0.5
         Weight of pairs among rows that the present clusters place with confidence; full beside 1,000 true
         pairs, less in proportion beside fewer and beside more. Without effect where the number of clusters
@@ -142,35 +150,19 @@ class SpherePair(EmbeddingClusterer):
 
     _is_spherical: ClassVar[bool] = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "embedding_dim": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "hidden_dims": ["array-like", StrOptions(set(ARCHITECTURES))],
+        **EmbeddingClusterer._parameter_constraints,
+        **PRETRAINING_PARAMETERS,
+        "n_clusters": [AT_LEAST_ONE, StrOptions({"auto"})],
         "omega": [Interval(Real, 1.0, None, closed="left")],
-        "reconstruction_weight": [Interval(Real, 0.0, None, closed="left")],
-        "pretraining": [StrOptions({"joint", "stacked"}), HasMethods(["run"]), None],
-        "scaling": [StrOptions({"auto", "standard", "none"})],
-        "must_link_weight": [Interval(Real, 0.0, None, closed="neither"), StrOptions({"auto"})],
-        "neighbor_weight": [Interval(Real, 0.0, None, closed="left")],
-        "pseudo_pair_weight": [Interval(Real, 0.0, None, closed="left")],
+        "reconstruction_weight": [NOT_NEGATIVE],
+        "must_link_weight": [POSITIVE, StrOptions({"auto"})],
+        "neighbor_weight": [NOT_NEGATIVE],
+        "pseudo_pair_weight": [NOT_NEGATIVE],
         "averaging": ["boolean"],
-        **CUTTING_PARAMETERS,
         "tail_ratio": [Interval(Real, 0.0, 0.5, closed="right")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "reconstruction_rows": [
-            Interval(Integral, 1, None, closed="left"),
-            StrOptions({"auto", "all"}),
-        ],
-        "max_epochs": [Interval(Integral, 1, None, closed="left")],
-        "min_steps": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
-        "stopping": [str, HasMethods(["should_stop"])],
+        "reconstruction_rows": [AT_LEAST_ONE, StrOptions({"auto", "all"})],
+        "min_steps": [AT_LEAST_ONE],
         "encoder": [nn.Module, None],
-        "on_conflict": [StrOptions({"raise", "drop", "keep"})],
-        "checkpoint": [str, Path, None],
-        "device": [str, torch.device],
-        "precision": [StrOptions({"auto", "float32", "tf32", "bfloat16"})],
-        "random_state": ["random_state"],
-        "progress": ["boolean", StrOptions({"auto"}), callable],
     }
 
     def __init__(
@@ -203,32 +195,7 @@ class SpherePair(EmbeddingClusterer):
         random_state: int | np.random.RandomState | None = None,
         progress: Any = "auto",
     ) -> None:
-        self.n_clusters = n_clusters
-        self.embedding_dim = embedding_dim
-        self.hidden_dims = hidden_dims
-        self.omega = omega
-        self.reconstruction_weight = reconstruction_weight
-        self.pretraining = pretraining
-        self.scaling = scaling
-        self.clustering = clustering
-        self.must_link_weight = must_link_weight
-        self.neighbor_weight = neighbor_weight
-        self.pseudo_pair_weight = pseudo_pair_weight
-        self.averaging = averaging
-        self.tail_ratio = tail_ratio
-        self.batch_size = batch_size
-        self.reconstruction_rows = reconstruction_rows
-        self.max_epochs = max_epochs
-        self.min_steps = min_steps
-        self.learning_rate = learning_rate
-        self.stopping = stopping
-        self.encoder = encoder
-        self.on_conflict = on_conflict
-        self.checkpoint = checkpoint
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.progress = progress
+        store_parameters(self, locals())
 
     @classmethod
     def paper(cls, n_clusters: int | str = "auto", **overrides: Any) -> Self:
@@ -311,12 +278,13 @@ class SpherePair(EmbeddingClusterer):
         further: dict[str, nn.Module] = {}
         n_rows, seed = job.rows.n_rows, job.session.seed
         is_refined = self.__sklearn_is_fitted__()
-        neighbors = None
+        pairs, neighbors = job.pair_tensors(), None
+        ends = torch.cat([pairs.left, pairs.right])
+        rows = sample_rows(n_rows, ends, seed=seed, device=job.rows.index_device)
         # Neighbours in the embedding of a network that has learned nothing yet would mean nothing.
         if self.neighbor_weight > 0 and n_rows > 2 and (is_refined or self.pretraining is not None):
-            neighbors = NeighborAttraction(
-                n_rows, weight=self.neighbor_weight, seed=seed, device=job.rows.index_device
-            )
+            neighbors = NeighborAttraction(rows, weight=self.neighbor_weight, seed=seed)
+            # Before the pseudo-pairs, which ask neighbours: in a refinement both look before the first epoch.
             further["neighbors"], job.companions = neighbors, neighbors.table
         # Not where the number of clusters is to be found: it would find what it was trained with. Nor without
         # cannot-links: nothing holds clusters apart then, and what is seen as one may be all of them.
@@ -324,17 +292,18 @@ class SpherePair(EmbeddingClusterer):
         if self.pseudo_pair_weight > 0 and n_clusters > 1 and not job.pairs.is_must_link.all():
             pseudo_pairs = PseudoPairs(
                 n_rows,
-                job.pair_tensors(),
+                rows,
+                pairs,
                 weight=self.pseudo_pair_weight,
                 n_clusters=n_clusters,
                 first_epoch=0 if is_refined else FIRST_EPOCH,
                 seed=seed,
                 device=job.rows.device,
-                neighbors=job.companions,
+                neighbors=None if neighbors is None else neighbors.table,
             )
             further["pseudo_pairs"] = pseudo_pairs
             if neighbors is not None:
-                neighbors.let_go(pseudo_pairs.differ, len(job.pairs))
+                neighbors.let_go_where(pseudo_pairs.differ, len(job.pairs))
         return further
 
     @property

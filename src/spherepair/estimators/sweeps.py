@@ -52,7 +52,7 @@ def sweep(
     pairs: PairTensors | None = None,
     part: str = "joint",
 ) -> Batches:
-    """Steps of any shape; parameters as in :func:`pair_sweep`."""
+    """Steps of any shape, none of them larger than there are pairs and rows; see :func:`pair_sweep`."""
     if pairs is None:
         pairs = job.pair_tensors() if pairs_per_step else PairTensors.none()
     return Batches(

@@ -70,9 +70,15 @@ class Checkpoint:
         """Bring a fresh state of the interrupted stage to where it was."""
         if self.stage != state.stage:
             return
+        # The network's own weights are missing there: they are in a section of theirs.
+        kept = state.objective.load_state_dict(_section(self._tensors, _OBJECTIVE), strict=False)
+        if kept.unexpected_keys:
+            raise ModelFileError(
+                f"checkpoint {self._file.parent} was written by another state of this version, which keeps "
+                f"{', '.join(kept.unexpected_keys)}; give another folder or remove this one to start anew."
+            )
         state.records.extend(self._manifest["records"])
         state.monitored.extend(self._manifest["monitored"])
-        state.objective.load_state_dict(_section(self._tensors, _OBJECTIVE), strict=False)
         state.optimizer.restore(_section(self._tensors, _OPTIMIZER))
         self._manifest, self._tensors = {}, {}
 

@@ -61,8 +61,8 @@ class Objective(nn.Module):
         For methods that assign while they train; the others refuse rules that watch labels.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} has no clusters while it trains, so no rule can watch them; derive it from "
-            "AssigningObjective or choose another stopping rule."
+            f"{type(self).__name__} has no clusters while it trains, so no rule can watch them; derive it "
+            "from AssigningObjective or choose another stopping rule."
         )
 
     def fused_step(
