@@ -30,6 +30,7 @@ INVALID = {
     "must_link_weight": [0, -1.0, "balanced", None, np.nan],
     "neighbor_weight": [-0.1, None, np.nan],
     "pseudo_pair_weight": [-0.1, "auto"],
+    "entailed_weight": [-0.1, None, np.nan],
     "averaging": ["yes", 0.5],
     "tail_ratio": [0.0, 1.0, -0.5],
     "batch_size": [0, 2.5, "auto"],

@@ -24,6 +24,7 @@ from torch.nn import functional as F  # noqa: N812
 from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import Job
 from spherepair.estimators.embedding import EmbeddingClusterer
+from spherepair.estimators.entailed_pairs import with_entailed
 from spherepair.estimators.must_link_weight import rarity_factor, weigh_must_links
 from spherepair.estimators.neighbor_term import NeighborAttraction, sample_rows
 from spherepair.estimators.parameters import (
@@ -83,6 +84,8 @@ class SpherePair(EmbeddingClusterer):
         Weight of pairs among rows that the present clusters place with confidence; full beside 1,000 true
         pairs, less in proportion beside fewer and beside more. Without effect where the number of clusters
         is to be found.
+    entailed_weight : float, default=0.0
+        Weight of pairs that follow from the given ones, against theirs; 0 leaves them out.
     averaging : bool, default=True
         Whether the network ends with the average of its weights over the last epochs.
     tail_ratio : float, default=0.05
@@ -158,6 +161,7 @@ class SpherePair(EmbeddingClusterer):
         "must_link_weight": [POSITIVE, StrOptions({"auto"})],
         "neighbor_weight": [NOT_NEGATIVE],
         "pseudo_pair_weight": [NOT_NEGATIVE],
+        "entailed_weight": [NOT_NEGATIVE],
         "averaging": ["boolean"],
         "tail_ratio": [Interval(Real, 0.0, 0.5, closed="right")],
         "reconstruction_rows": [AT_LEAST_ONE, StrOptions({"auto", "all"})],
@@ -179,6 +183,7 @@ class SpherePair(EmbeddingClusterer):
         must_link_weight: float | str = "auto",
         neighbor_weight: float = 0.2,
         pseudo_pair_weight: float = 0.5,
+        entailed_weight: float = 0.0,
         averaging: bool = True,
         tail_ratio: float = 0.05,
         batch_size: int = 256,
@@ -216,6 +221,7 @@ class SpherePair(EmbeddingClusterer):
             "must_link_weight": 1.0,
             "neighbor_weight": 0.0,
             "pseudo_pair_weight": 0.0,
+            "entailed_weight": 0.0,
             "averaging": False,
             "reconstruction_rows": "all",
             "max_epochs": 300,
@@ -315,12 +321,13 @@ class SpherePair(EmbeddingClusterer):
         return F.normalize(network.encode(x).float(), dim=-1, eps=1e-12)
 
     def _sweeps(self, job: Job, stage: str) -> list[Batches]:
-        n_pairs, n_rows = len(job.pairs), job.rows.n_rows
+        pairs = with_entailed(job.pair_tensors(), job.pairs, self.entailed_weight)
+        n_pairs, n_rows = len(pairs), job.rows.n_rows
         pairs_per_step = min(self.batch_size, n_pairs)
         n_steps = self._steps_per_epoch(n_pairs, pairs_per_step)
         joint = Batches(
             job.rows,
-            self._weighted(job.pair_tensors()),
+            self._weighted(pairs),
             pairs_per_step=pairs_per_step,
             rows_per_step=self._rows_per_step(n_rows, n_steps),
             n_steps=n_steps,
