@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
+from sklearn.cluster import AgglomerativeClustering, KMeans
 from torch import Tensor
 
 from spherepair.benchmark.grid import PairChoice
@@ -99,6 +99,29 @@ class TrueStart:
         network.log_variances.copy_(torch.from_numpy(np.log([rows.var(axis=0) for rows in classes])))
 
 
+def shared_start(number: int) -> type:
+    """All trials from one autoencoder and mixture, as where a method loads what it once made."""
+
+    class SharedStart:
+        def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> Any:
+            return super()._build_network(n_features, embedding_dim, number)
+
+        def _pretrain(self, job: Any) -> None:
+            with patch.object(job.session, "seed", number):
+                super()._pretrain(job)
+
+        @torch.no_grad()
+        def _initialise(self, job: Any) -> None:
+            with patch.object(self, "_seed", number):
+                super()._initialise(job)
+            labels = map_rows(
+                lambda x: job.network.logits(self._embed(job.network, x)), job.rows, self._hardware
+            )
+            self.start_accuracy = float(clustering_accuracy(self.true_labels, labels.argmax(axis=1)))
+
+    return SharedStart
+
+
 class Shrunk:
     """The same embedding at a third of its size, where pairs push nine times less hard."""
 
@@ -144,6 +167,13 @@ class ShuffledRows:
     def _sweeps(self, job: Any, stage: str) -> Any:
         drawn = {"batch_size": self.batch_size, "seed": job.session.seed, "stream": f"{stage} {ROWS}"}
         return [row_batches(job.rows, part=ROWS, **drawn), *super()._sweeps(job, stage)[1:]]
+
+
+class RowsLast:
+    """Epochs that end with the rows: the authors' last step falls into a sweep over them."""
+
+    def _sweeps(self, job: Any, stage: str) -> Any:
+        return super()._sweeps(job, stage)[::-1]
 
 
 @dataclass(frozen=True)
@@ -220,6 +250,14 @@ VARIANTS: dict[str, dict[str, Variant]] = {
         "rate-3e-4": Variant("is the step too large?", {"learning_rate": 3e-4}),
         "rate-1e-4": Variant("is the step too large?", {"learning_rate": 1e-4}),
         "pairs-1000": Variant("do pairs weigh too much?", {"pair_weight": 1000.0}),
+        **{
+            f"start-{number}": Variant("what one start gives in all trials", parts=(shared_start(number),))
+            for number in range(12)
+        },
+        "rows-last": Variant("is it looked at just after the pairs have torn at it?", parts=(RowsLast,)),
+        "batch-256": Variant(
+            "what the authors' command has unless told otherwise", {"batch_size": 256, "max_epochs": 1000}
+        ),
     },
     "AutoEmbedder": {
         **BASE,
@@ -228,6 +266,8 @@ VARIANTS: dict[str, dict[str, Variant]] = {
         "tied": Variant("one encoder for both ends", {"tied": True}),
         "margin-50": Variant("how much does the margin decide?", {"margin": 50.0}),
         "margin-500": Variant("how much does the margin decide?", {"margin": 500.0}),
+        "sklearn-kmeans": Variant("as the authors' code", {"clustering": KMeans(n_init=50)}),
+        "ward": Variant("the paper's other table", {"clustering": AgglomerativeClustering()}),
     },
 }
 
@@ -285,7 +325,9 @@ def fit(method: str, name: str, data: Any, job: dict[str, Any], *, every: int, o
     shared = share_pretraining(model, data_identity(name), out / "pretrained")
     watch = Watch(data.X_train, data.y_train, every, model)
     model.set_params(progress=watch)
-    pairs = draw_pairs(data.y_train, PairChoice(n_pairs), seed)
+    pairs = draw_pairs(
+        data.y_train, PairChoice(n_pairs), seed if job["pair_seed"] is None else job["pair_seed"]
+    )
     result = {"method": method, "data": name, **job, "why": variant.why, "points": watch.points}
     started = time.perf_counter()
     try:
@@ -297,6 +339,7 @@ def fit(method: str, name: str, data: Any, job: dict[str, Any], *, every: int, o
         **result,
         "seconds": time.perf_counter() - started - watch.spent - made,
         "epochs": sum(record["stage"] == "pairs" for record in model.history_),
+        "start": getattr(model, "start_accuracy", None),
         "acc": float(clustering_accuracy(data.y_test, model.predict(data.X_test))),
     }
 
@@ -304,10 +347,14 @@ def fit(method: str, name: str, data: Any, job: dict[str, Any], *, every: int, o
 def line(result: dict[str, Any]) -> str:
     """A result in one line."""
     head = f"{result['method']} {result['variant']} {result['data']} {result['pairs']} seed {result['seed']}"
+    if result["pair_seed"] is not None:
+        head += f" pairs of seed {result['pair_seed']}"
     way = " | ".join(_point(point) for point in result["points"])
     if "error" in result:
         return f"{head}: {result['error']} | {way}"
     end = f"ACC {100 * result['acc']:.1f}, {result['epochs']} epochs, {result['seconds']:.1f} s"
+    if result["start"] is not None:
+        end += f", from a start with {100 * result['start']:.1f} % of training rows"
     return f"{head}: {end} | {way}"
 
 
@@ -328,6 +375,9 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=["digits"])
     parser.add_argument("--pairs", nargs="+", type=int, default=[1000])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument(
+        "--pair-seed", type=int, help="the same pairs for all seeds, which else draw their own"
+    )
     parser.add_argument("--variants", nargs="+", help="all of the method unless given")
     parser.add_argument("--every", type=int, default=5)
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON for all variants")
@@ -337,7 +387,8 @@ def main() -> None:
     for name in args.data:
         data = load_dataset(name)
         for variant, n_pairs, seed in product(args.variants or VARIANTS[args.method], args.pairs, args.seeds):
-            job = {"variant": variant, "pairs": n_pairs, "seed": seed, "settings": args.settings}
+            job = {"variant": variant, "pairs": n_pairs, "seed": seed}
+            job |= {"pair_seed": args.pair_seed, "settings": args.settings}
             result = fit(args.method, name, data, job, every=args.every, out=args.out)
             print(line(result), flush=True)
             with (args.out / f"{args.method}.jsonl").open("a") as stream:
