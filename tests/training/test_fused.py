@@ -10,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from spherepair.networks import build_autoencoder
 from spherepair.networks.mlp import linear_layers
+from spherepair.training import chain
 from spherepair.training.batches import row_batches
 from spherepair.training.chain import Link, can_fuse
 from spherepair.training.engine import Recipe, TrainingState
@@ -254,3 +255,21 @@ def test_a_step_that_cannot_be_compiled_is_left_to_autograd(monkeypatch):
     monkeypatch.setattr(fused, "FusedChain", refuse)
     monkeypatch.setattr(pretraining, "can_fuse", lambda *args: True)
     assert objective.fused_step(state.optimizer, batches, Recipe("sgd", momentum=0.9), CPU) is None
+
+
+@pytest.mark.parametrize(("precision", "asked"), [("mixed", ["key", "driver"]), ("float32", [])])
+def test_triton_is_made_ready_ahead_of_its_first_kernel(monkeypatch, precision, asked):
+    # What fails in the thread is swallowed there, so a name that Triton no longer has would go unnoticed.
+    from triton import runtime
+
+    seen = []
+    monkeypatch.setattr(runtime.cache, "triton_key", lambda: seen.append("key"))
+    monkeypatch.setattr(type(runtime.driver), "active", property(lambda _: seen.append("driver")))
+
+    class AtOnce:
+        def __init__(self, target, daemon):
+            self.start = target
+
+    monkeypatch.setattr(chain, "Thread", AtOnce)
+    chain.load_kernels_ahead(Hardware(torch.device("cuda"), precision))
+    assert seen == asked

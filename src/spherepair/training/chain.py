@@ -118,12 +118,16 @@ def links_of(network: MLP) -> list[Link] | None:
 
 
 def load_kernels_ahead(hardware: Hardware) -> None:
-    """Begin to load Triton, which takes a second, while the host is busy with the rows."""
+    """Begin to load Triton, which takes two seconds, while the host is busy with the rows."""
     if hardware.precision != "mixed":
         return
 
     def load() -> None:
         with suppress(Exception):  # whoever needs it will see the error
             import_module("spherepair.training.fused")
+            # What Triton does before its first kernel: hash itself, and build or find its link to CUDA.
+            runtime = import_module("triton.runtime")
+            runtime.cache.triton_key()
+            _ = runtime.driver.active
 
     Thread(target=load, daemon=True).start()
