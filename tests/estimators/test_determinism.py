@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from spherepair import SpherePair
+from spherepair.training import hardware
 from spherepair.training.pretraining import StackedPretraining
 
 
@@ -58,16 +59,34 @@ def test_global_random_states_are_neither_moved_nor_read(
     assert np.array_equal(make().fit(X, constraints=pairs).embedding_, fitted.embedding_)
 
 
-def test_global_switches_of_torch_are_put_back(make: Any, X: Any, pairs: Any) -> None:
-    before = (
+def global_switches() -> tuple[Any, ...]:
+    return (
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_num_threads(),
+        torch.is_grad_enabled(),
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.mkldnn.enabled,
     )
-    grad, tf32 = torch.is_grad_enabled(), torch.backends.cuda.matmul.allow_tf32
-    make(max_epochs=1, precision="bfloat16").fit(X, constraints=pairs)
-    after = (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), torch.get_num_threads())
-    assert (after, torch.is_grad_enabled(), torch.backends.cuda.matmul.allow_tf32) == (before, grad, tf32)
+
+
+def test_global_switches_of_torch_are_put_back(make: Any, X: Any, pairs: Any) -> None:
+    before = global_switches()
+    make(max_epochs=1, precision="bfloat16").fit(X, constraints=pairs).predict(X)
+    assert global_switches() == before
+
+
+@pytest.mark.parametrize("is_lacking", [True, False])
+def test_bfloat16_goes_without_onednn_where_the_processor_has_none(
+    monkeypatch: pytest.MonkeyPatch, is_lacking: bool
+) -> None:
+    # On such a processor oneDNN fails at the first product, and torch then never uses it again.
+    monkeypatch.setattr(hardware, "lacks_bfloat16", lambda: is_lacking)
+    before = torch.backends.mkldnn.enabled
+    for precision, uses_onednn in (("bfloat16", before and not is_lacking), ("float32", before)):
+        with hardware.Hardware(torch.device("cpu"), precision).matrix_products():
+            assert torch.backends.mkldnn.enabled == uses_onednn
+        assert torch.backends.mkldnn.enabled == before
 
 
 def test_an_encoder_of_the_users_own_is_copied_and_not_changed(make: Any, X: Any, pairs: Any) -> None:

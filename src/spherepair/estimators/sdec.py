@@ -68,7 +68,7 @@ class SDECObjective(SelfTrainingObjective):
         """Squared distance of the two centres farthest apart: no cannot-link is pushed beyond it."""
         # Differs from the paper: there the push has no end. The pull of the centres does not grow with the
         # embedding but the push does, so that a wide embedding (FashionMNIST after stacked pretraining)
-        # flies apart: `python bench/rival_variants.py SDEC`.
+        # flies apart: `python bench/rival_variants.py SDEC --variants published`.
         centers: Tensor = self.network.centers
         return (centers[:, None] - centers).square().sum(dim=2).amax()
 

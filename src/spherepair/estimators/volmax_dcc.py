@@ -111,7 +111,7 @@ class VolMaxDCC(VanillaDCC):
         The same, for the matrix B.
     precision : {"auto", "float32", "tf32", "bfloat16"}, default="auto"
         Of matrix products. With steps this large rounding matters: in bfloat16, which ``"auto"`` takes where
-        it is fast, more random states lose a cluster than in float32 (docs/methods.md).
+        it is fast, more random states lose a cluster than in float32 (docs/reproduction.md).
     scaling, max_epochs, stopping, on_conflict, checkpoint, device, random_state, progress
         As in :class:`VanillaDCC`.
 

@@ -37,17 +37,24 @@ class Hardware:
 
     @contextmanager
     def matrix_products(self) -> Iterator[None]:
-        """For forward and backward alike: TF32 where that was chosen; the process-wide switch is put back."""
-        if not self.is_cuda:
+        """For forward and backward alike: process-wide switches as this hardware wants them, then put back.
+
+        They are TF32 on a GPU, where that was chosen, and no oneDNN for bfloat16 on a processor without it:
+        oneDNN fails there, and torch goes without it from then on, which changes fits in float32 as well.
+        """
+        if self.is_cuda:
+            switches, name, wanted = torch.backends.cuda.matmul, "allow_tf32", self.precision != "float32"
+        elif self.precision == "bfloat16" and lacks_bfloat16():
+            switches, name, wanted = torch.backends.mkldnn, "enabled", False
+        else:
             yield
             return
-        matmul = torch.backends.cuda.matmul
-        before = matmul.allow_tf32
-        matmul.allow_tf32 = self.precision != "float32"
+        before = getattr(switches, name)
+        setattr(switches, name, wanted)
         try:
             yield
         finally:
-            matmul.allow_tf32 = before
+            setattr(switches, name, before)
 
 
 def choose_hardware(device: str | torch.device = "auto", precision: str = "auto") -> Hardware:
@@ -99,3 +106,10 @@ def has_amx() -> bool:
     """Whether this processor multiplies bfloat16 matrices in hardware (Intel AMX)."""
     probe = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return bool(probe()) if probe is not None else False
+
+
+def lacks_bfloat16() -> bool:
+    """Whether torch has oneDNN, and this processor no instructions that it needs for bfloat16."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return not torch.ops.mkldnn._is_mkldnn_bf16_supported()
