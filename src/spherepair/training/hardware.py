@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -42,6 +43,7 @@ class Hardware:
         They are TF32 on a GPU, where that was chosen, and no oneDNN for bfloat16 on a processor without it:
         oneDNN fails there, and torch goes without it from then on, which changes fits in float32 as well.
         """
+        switches: Any
         if self.is_cuda:
             switches, name, wanted = torch.backends.cuda.matmul, "allow_tf32", self.precision != "float32"
         elif self.precision == "bfloat16" and lacks_bfloat16():
@@ -110,6 +112,6 @@ def has_amx() -> bool:
 
 def lacks_bfloat16() -> bool:
     """Whether torch has oneDNN, and this processor no instructions that it needs for bfloat16."""
-    if not torch.backends.mkldnn.is_available():
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return not torch.ops.mkldnn._is_mkldnn_bf16_supported()
