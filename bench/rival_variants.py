@@ -267,6 +267,7 @@ VARIANTS: dict[str, dict[str, Variant]] = {
             )
             for number in range(12)
         },
+        "start-by-pairs": Variant("would pairs choose a better start?", {"start": "pairs"}),
         "rows-last": Variant("is it looked at just after the pairs have torn at it?", parts=(RowsLast,)),
         "batch-256": Variant(
             "what the authors' command has unless told otherwise", {"batch_size": 256, "max_epochs": 1000}

@@ -19,9 +19,11 @@ from torch.nn import functional as F  # noqa: N812
 
 from spherepair import Constraints
 from spherepair.errors import InvalidParameterError
+from spherepair.estimators import dcgmm
 from spherepair.estimators.base import Job
 from spherepair.estimators.dcgmm import DCGMM, DCGMMObjective
 from spherepair.estimators.mixture_start import AutoencodingObjective, fit_mixture, pixel_ceiling
+from spherepair.metrics import clustering_accuracy
 from spherepair.networks.mixture import MixtureVAE
 from spherepair.training.batches import Batch
 from spherepair.training.hardware import Hardware
@@ -315,6 +317,47 @@ def test_the_first_mixture_finds_blobs_and_is_the_same_every_time():
     nearest = np.linalg.norm(first.centers[:, None] - places, axis=2).min(axis=0)
     assert nearest.max() < 0.1
     np.testing.assert_allclose(np.exp(first.log_variances), 0.09, rtol=0.3)
+
+
+def strips():
+    """Four squares in two far groups, which two components fit best by the groups; pairs go across them."""
+    rng = np.random.default_rng(0)
+    group, side = rng.integers(0, 2, 400), rng.integers(0, 2, 400)
+    rows = np.column_stack([4.0 * group, 3.0 * side]) + 0.3 * rng.normal(size=(400, 2))
+    return rows.astype(np.float32), group, side
+
+
+def test_pairs_can_choose_the_first_mixture():
+    rows, group, side = strips()
+    found = {}
+    for name, classes in (("group", group), ("side", side)):
+        pairs = Constraints.from_labels(classes, n_pairs=200, random_state=0)
+        start = fit_mixture(rows, 2, seed=0, pairs=pairs)
+        nearest = np.linalg.norm(rows[:, None] - start.centers, axis=2).argmin(axis=1)
+        found[name] = clustering_accuracy(classes, nearest)
+    assert found == {"group": 1.0, "side": 1.0}
+
+
+def test_one_kind_of_pairs_chooses_no_mixture():
+    # Must-links alone would choose whatever throws most rows together.
+    rows, group, _ = strips()
+    pairs = Constraints.from_labels(group, n_pairs=200, random_state=0)
+    likeliest = fit_mixture(rows, 2, seed=0)
+    for kind in (pairs.must_links, pairs.cannot_links):
+        assert np.array_equal(fit_mixture(rows, 2, seed=0, pairs=kind).centers, likeliest.centers)
+
+
+@pytest.mark.parametrize("start", ["likelihood", "pairs"])
+def test_fit_shows_the_pairs_to_the_first_mixture_where_they_shall_choose(X, pairs, monkeypatch, start):
+    shown = []
+
+    def spy(*args, pairs, **kwargs):
+        shown.append(pairs)
+        return fit_mixture(*args, pairs=pairs, **kwargs)
+
+    monkeypatch.setattr(dcgmm, "fit_mixture", spy)
+    DCGMM(3, **QUICK, start=start).fit(X, constraints=pairs)
+    assert [None if seen is None else len(seen) for seen in shown] == [300 if start == "pairs" else None]
 
 
 def test_the_first_mixture_survives_identical_rows():

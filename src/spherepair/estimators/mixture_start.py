@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,14 +14,18 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
+from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError
 from spherepair.losses.mixture import row_error
+from spherepair.metrics import pair_satisfaction
 from spherepair.networks.mixture import MixtureVAE, mean_and_log_variance
 from spherepair.training.batches import Batch, row_batches
 from spherepair.training.engine import Objective, Recipe
 from spherepair.training.rows import RowSource, blocks
 from spherepair.training.session import Session
 
+#: Mixtures of which the likeliest is taken, and those among which pairs choose.
+N_STARTS, N_CHOICES = 3, 12
 #: Rows on which the mixture is fitted; more do not move it. Differs from the paper: the authors take all.
 SAMPLE_ROWS = 20_000
 #: Columns share a maximum if half of those that are not empty come this close to it.
@@ -76,6 +81,11 @@ class MixtureStart:
     centers: NDArray[np.float32]
     log_variances: NDArray[np.float32]
 
+    @classmethod
+    def of(cls, mixture: GaussianMixture) -> MixtureStart:
+        """Those of a fitted mixture."""
+        return cls(mixture.means_.astype(np.float32), np.log(mixture.covariances_).astype(np.float32))
+
     @torch.no_grad()
     def write_into(self, network: MixtureVAE) -> None:
         """Let the mixture of ``network`` be this one."""
@@ -83,14 +93,20 @@ class MixtureStart:
         network.log_variances.copy_(torch.from_numpy(self.log_variances))
 
 
-def fit_mixture(embedding: NDArray[np.float32], n_clusters: int, *, seed: int) -> MixtureStart:
-    """Fit a diagonal Gaussian mixture to (a sample of) embeddings, the best of three starts.
+def fit_mixture(
+    embedding: NDArray[np.float32], n_clusters: int, *, seed: int, pairs: Constraints | None = None
+) -> MixtureStart:
+    """Fit a diagonal Gaussian mixture to (a sample of) embeddings.
 
     Parameters
     ----------
     embedding : ndarray of shape (n, D)
     n_clusters : int
     seed : int
+    pairs : Constraints, optional
+        Take, of a dozen mixtures, the one that keeps most of these, must-links and cannot-links counting
+        alike: the likeliest one may well have two classes in one component. Without them, or without
+        one of the two kinds, the likeliest of three.
 
     Examples
     --------
@@ -99,14 +115,34 @@ def fit_mixture(embedding: NDArray[np.float32], n_clusters: int, *, seed: int) -
     [0.05000000074505806, 5.050000190734863]
     """
     rng = np.random.RandomState(seed % 2**32)
+    sample = embedding
     if len(embedding) > SAMPLE_ROWS:
-        embedding = embedding[np.sort(rng.permutation(len(embedding))[:SAMPLE_ROWS])]
-    mixture = GaussianMixture(n_clusters, covariance_type="diag", n_init=3, random_state=rng)
+        sample = embedding[np.sort(rng.permutation(len(embedding))[:SAMPLE_ROWS])]
+    fit = partial(_fit, sample.astype(np.float64), n_clusters, rng)
+    if pairs is None or not 0 < pairs.is_must_link.sum() < len(pairs):
+        return MixtureStart.of(fit(n_init=N_STARTS))
+    mixtures = [fit(n_init=1) for _ in range(N_CHOICES)]
+    return MixtureStart.of(max(mixtures, key=lambda mixture: _share_kept(mixture, embedding, pairs)))
+
+
+def _fit(
+    sample: NDArray[np.float64], n_clusters: int, rng: np.random.RandomState, *, n_init: int
+) -> GaussianMixture:
+    mixture = GaussianMixture(n_clusters, covariance_type="diag", n_init=n_init, random_state=rng)
     # One thread: scikit-learn's k-means inside adds up centres in the order in which threads finish.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be an optimum
-        mixture.fit(embedding.astype(np.float64))
-    return MixtureStart(mixture.means_.astype(np.float32), np.log(mixture.covariances_).astype(np.float32))
+        return mixture.fit(sample)
+
+
+def _share_kept(mixture: GaussianMixture, embedding: NDArray[np.float32], pairs: Constraints) -> float:
+    """Mean of the shares of must-links and cannot-links that the components keep."""
+    left, right = (mixture.predict(embedding[ends].astype(np.float64)) for ends in (pairs.left, pairs.right))
+    ends = np.arange(len(pairs))
+    kept = pair_satisfaction(
+        np.concatenate([left, right]), ends, ends + len(pairs), pairs.is_must_link, weight=pairs.weight
+    )
+    return 0.5 * (kept.must_link + kept.cannot_link)
 
 
 def choose_likelihood(network: MixtureVAE, rows: RowSource, likelihood: str) -> None:
