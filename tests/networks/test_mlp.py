@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from spherepair.networks.mlp import ALIGNED, MLP, mlp
+from spherepair.training.hardware import Hardware
+
+
+@pytest.fixture(autouse=True)
+def switches_of_training() -> Iterator[None]:
+    with Hardware(torch.device("cpu"), "bfloat16").matrix_products():
+        yield
 
 
 def gradients(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
