@@ -233,6 +233,9 @@ VARIANTS: dict[str, dict[str, Variant]] = {
         **WEIGHTS,
         "first-volume": Variant("the ridge stops the pull on empty clusters", parts=(FIRST_VOLUME,)),
         "first-commit": Variant("both changes of the first commit", {"batch_norm": True}, (FIRST_VOLUME,)),
+        "first-commit-unclipped": Variant(
+            "and was there clipping?", {"batch_norm": True}, (Unclipped, FIRST_VOLUME)
+        ),
         "all-rows": Variant("the paper's text has all rows in the volume", {"volume_rows": 10**9}),
     },
     "CIDEC": {

@@ -273,3 +273,17 @@ def test_triton_is_made_ready_ahead_of_its_first_kernel(monkeypatch, precision, 
     monkeypatch.setattr(chain, "Thread", AtOnce)
     chain.load_kernels_ahead(Hardware(torch.device("cuda"), precision))
     assert seen == asked
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "knows", "early"),
+    [("cuda", (9, 0), True, True), ("cuda", (8, 0), True, False), ("cuda", (9, 0), False, False),
+     ("cpu", (9, 0), True, False)],
+)  # fmt: skip
+def test_kernels_are_set_up_early_where_that_is_possible(monkeypatch, device, capability, knows, early):
+    from spherepair.training import fused_parts
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(fused_parts.kernels, "KNOWS_EARLY", knows)
+    constants = fused_parts.turns(torch.device(device))
+    assert constants == ({"EARLY": True, "launch_pdl": True} if early else {"EARLY": False})

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from spherepair.training import scaling
 from spherepair.training.scaling import learn_scaling
 
 
@@ -75,3 +76,19 @@ def test_blocks_give_the_statistics_of_the_whole(monkeypatch):
     whole = learn_scaling(X, "standard")
     monkeypatch.setattr("spherepair.training.scaling._BLOCK_ELEMENTS", 30)
     np.testing.assert_allclose(learn_scaling(X, "standard").factor, whole.factor, rtol=1e-6)
+
+
+def test_the_number_of_threads_does_not_matter(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    monkeypatch.setattr("spherepair.training.scaling._BLOCK_ELEMENTS", 30)
+    found = []
+    for n_threads in (1, 5):
+        monkeypatch.setattr("torch.get_num_threads", lambda n_threads=n_threads: n_threads)
+        found.append(learn_scaling(X, "standard"))
+    np.testing.assert_array_equal(found[0].shift, found[1].shift)
+    np.testing.assert_array_equal(found[0].factor, found[1].factor)
+
+
+def test_the_largest_magnitude_may_be_negative():
+    X = np.array([[-50.0, 1.0, 2.0], [0.0, -2.0, 1.0], [3.0, 0.0, -1.0]])
+    assert scaling._column_statistics(X).largest.tolist() == [50.0, 2.0, 2.0]

@@ -34,6 +34,7 @@ from spherepair.training.fused_parts import (
     constants_of,
     grid,
     padded,
+    turns,
 )
 from spherepair.training.optimizers import SGD, Adam
 
@@ -97,6 +98,8 @@ class FusedChain:
         self._scale = torch.zeros(batches.n_steps, n, device=device)
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self._tiles = self._weights.tiles(n)
+        self._turns = turns(device)
+        self._drops = any(link.activation == "dropped relu" for link in self._links)
         self._launches = list(self._step())
         self._gather = self._update(with_weights=False)
         if device.type == "cuda":
@@ -140,7 +143,8 @@ class FusedChain:
             self._h[i], self._other if i == 0 else 0, w.half[i], w.bias[i], out, self._norm, self._seed,
             cursor, self._widths[i], out.shape[1], self._dropout, ACTIVATIONS[self._links[i].activation],
         )  # fmt: skip
-        return Launch(kernels.forward, grid(out), arguments, {"T": TILE, "num_stages": 4})
+        constants = {"T": TILE, "DROPS": self._drops, "num_stages": 4} | self._turns
+        return Launch(kernels.forward, grid(out), arguments, constants)
 
     def _forward_error(self, i: int) -> Launch:
         w, cursor, out = self._weights, self._batches.cursor, self._g[i]
@@ -148,7 +152,7 @@ class FusedChain:
             self._h[i], w.half[i], w.bias[i], self._clean, self._scale, out, self._errors, cursor,
             self._widths[i], out.shape[1], 2.0 * self._factor,
         )  # fmt: skip
-        constants = {"N_ROWS": len(out), "T": TILE, "num_stages": 4}
+        constants = {"N_ROWS": len(out), "T": TILE, "num_stages": 4} | self._turns
         return Launch(kernels.error, grid(out), arguments, constants)
 
     def _backward(self, i: int) -> Launch:
@@ -159,7 +163,7 @@ class FusedChain:
             self._weights.count, self._widths[i + 1], out.shape[1], self._dropout,
             ACTIVATIONS[self._links[i - 1].activation], int(i == 1),
         )  # fmt: skip
-        return Launch(kernels.backward, grid(out), arguments, {"T": TILE, "num_stages": 4})
+        return Launch(kernels.backward, grid(out), arguments, {"T": TILE, "num_stages": 4} | self._turns)
 
     def _update(self, *, with_weights: bool = True) -> Launch:
         """Update the weights and gather the rows of the step at the cursor; or only the latter."""
@@ -173,4 +177,5 @@ class FusedChain:
             self._corruption, *self._constants,
         )  # fmt: skip
         constants = {"N_ROWS": n, "BLOCK": GATHERED, "T": TILE, "ADAM": self._is_adam, "num_stages": 3}
+        constants |= self._turns
         return Launch(kernels.update, (n_tiles + n,), arguments, constants)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from spherepair.training import kernels
 from spherepair.training.chain import TILE, Activation, Link
 from spherepair.training.optimizers import SGD, Adam, Optimizer
 
@@ -59,6 +60,12 @@ def compile_together(launches: Sequence[Launch]) -> None:
     with ThreadPoolExecutor(len(once)) as pool:
         for compiled in [pool.submit(launch.compile, device) for launch in once]:
             compiled.result()
+
+
+def turns(device: torch.device) -> dict[str, Any]:
+    """Whether kernels that follow each other can be set up early, as constants for their launches."""
+    is_hopper = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"EARLY": True, "launch_pdl": True} if is_hopper and kernels.KNOWS_EARLY else {"EARLY": False}
 
 
 def grid(out: Tensor) -> tuple[int, int]:

@@ -149,7 +149,8 @@ class _Buffers:
             self._h[i], 0, w.half[i], w.bias[i], out, w.count, self._nothing, self._nothing,
             widths[i], widths[i + 1], 0.0, ACTIVATIONS[links[i].activation],
         )  # fmt: skip
-        return Launch(kernels.forward, grid(out), arguments, {"T": TILE, "num_stages": 4})
+        constants = {"T": TILE, "DROPS": False, "EARLY": False, "num_stages": 4}
+        return Launch(kernels.forward, grid(out), arguments, constants)
 
     def _backward_launch(self, i: int) -> Launch:
         """Through layer i and the activation before it."""
@@ -160,7 +161,8 @@ class _Buffers:
             self._g[i], w.half[i], self._h[i], w.count, out, self._nothing, w.count,
             widths[i + 1], widths[i], 0.0, activation, 0,
         )  # fmt: skip
-        return Launch(kernels.backward, grid(out), arguments, {"T": TILE, "num_stages": 4})
+        constants = {"T": TILE, "EARLY": False, "num_stages": 4}
+        return Launch(kernels.backward, grid(out), arguments, constants)
 
     def _update_launch(self) -> Launch:
         w, optimizer, n_rows = self._owner.weights, self._owner.optimizer, len(self._h[0])
@@ -171,5 +173,5 @@ class _Buffers:
             w.flat, nothing, nothing, w.flat, 0, 0, 0.0, *constants_of(optimizer),
         )  # fmt: skip
         constants = {"N_ROWS": n_rows, "BLOCK": GATHERED, "T": TILE, "num_stages": 3}
-        constants["ADAM"] = isinstance(optimizer, Adam)
+        constants |= {"ADAM": isinstance(optimizer, Adam), "EARLY": False}
         return Launch(kernels.update, (len(self._tiles),), arguments, constants)

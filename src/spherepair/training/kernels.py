@@ -5,12 +5,31 @@ the device. The last :func:`backward` of a step moves them on, and :func:`update
 next step while it waits for memory. The noisy rows therefore have two places: those of odd steps lie
 ``other`` numbers behind those of even ones. A pass that is only taken over has no noise and one place.
 Activations: 0 linear, 1 ReLU, 2 ReLU and dropout, 3 the sphere.
+
+With ``EARLY`` a kernel is set up while the one before it still runs, and waits for it before it reads
+anything (programmatic dependent launch, which GPUs have since Hopper).
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+try:
+    from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+except ImportError:  # an older Triton
+    gdc_wait = None
+
+#: Whether this Triton knows ``EARLY``.
+KNOWS_EARLY = gdc_wait is not None
+
+
+@triton.jit
+def _take_turn(EARLY: tl.constexpr):
+    """Wait until the kernel before is done with everything, then let the next one be set up."""
+    if EARLY:
+        gdc_wait()
+        gdc_launch_dependents()
 
 
 @triton.jit
@@ -45,10 +64,13 @@ def _product(a, w, n_in, T: tl.constexpr):
 
 
 # The activation is an argument, not a constant: a kernel compiled for each would cost half a second each.
+# ``DROPS`` says whether dropout is among them: the code for its random numbers is longer than all the rest.
 @triton.jit(do_not_specialize=["activation"])
 def forward(
-    a, other, w, bias, out, norm, seed, cursor, n_in, n_out, share, activation, T: tl.constexpr
+    a, other, w, bias, out, norm, seed, cursor, n_in, n_out, share, activation,
+    T: tl.constexpr, DROPS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    _take_turn(EARLY)
     if other != 0:
         a += (tl.load(cursor) & 1) * other
     m, n, total = _product(a, w, n_in, T)
@@ -60,20 +82,22 @@ def forward(
         tl.store(norm + m, length)
     elif activation != 0:
         total = tl.maximum(total, 0.0)
-    if activation == 2:
-        # Another stream than the noise of the inputs, which counts upwards from zero.
-        drawn = tl.rand(
-            tl.load(seed) + 1, (tl.load(cursor) * tl.num_programs(0) * T * n_out + place).to(tl.int32)
-        )
-        total = tl.where(drawn < share, 0.0, total / (1.0 - share))
+    if DROPS:  # noqa: SIM102  # in one condition it would no longer be settled when the kernel is compiled
+        if activation == 2:
+            # Another stream than the noise of the inputs, which counts upwards from zero.
+            drawn = tl.rand(
+                tl.load(seed) + 1, (tl.load(cursor) * tl.num_programs(0) * T * n_out + place).to(tl.int32)
+            )
+            total = tl.where(drawn < share, 0.0, total / (1.0 - share))
     tl.store(out + place, total.to(out.dtype.element_ty))
 
 
 @triton.jit
 def error(
     a, w, bias, clean, scale, gradient, errors, cursor, n_in, n_out, factor,
-    N_ROWS: tl.constexpr, T: tl.constexpr,
+    N_ROWS: tl.constexpr, T: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    _take_turn(EARLY)
     m, n, total = _product(a, w, n_in, T)
     step = tl.load(cursor)
     place = m[:, None] * n_out + n[None, :]
@@ -86,7 +110,11 @@ def error(
 
 
 @triton.jit(do_not_specialize=["activation", "ahead"])
-def backward(g, w, h, norm, out, cursor, count, n_out, n_in, share, activation, ahead, T: tl.constexpr):
+def backward(
+    g, w, h, norm, out, cursor, count, n_out, n_in, share, activation, ahead,
+    T: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    _take_turn(EARLY)
     m = tl.program_id(0) * T + tl.arange(0, T)
     k = tl.program_id(1) * T + tl.arange(0, T)
     n = tl.arange(0, T)
@@ -115,8 +143,9 @@ def backward(g, w, h, norm, out, cursor, count, n_out, n_in, share, activation, 
 def update(
     n_tiles, tiles, gradients, inputs, other, weights, momenta, squares, half, rate, count, cursor, n_steps,
     table, index, seed, clean, n_features, width, share, keep, keep_squares, eps,
-    N_ROWS: tl.constexpr, BLOCK: tl.constexpr, T: tl.constexpr, ADAM: tl.constexpr,
+    N_ROWS: tl.constexpr, BLOCK: tl.constexpr, T: tl.constexpr, ADAM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    _take_turn(EARLY)
     tile = tl.program_id(0)
     following = tl.load(cursor)
     if tile < n_tiles:
