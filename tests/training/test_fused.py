@@ -276,14 +276,20 @@ def test_triton_is_made_ready_ahead_of_its_first_kernel(monkeypatch, precision, 
 
 
 @pytest.mark.parametrize(
-    ("device", "capability", "knows", "early"),
-    [("cuda", (9, 0), True, True), ("cuda", (8, 0), True, False), ("cuda", (9, 0), False, False),
-     ("cpu", (9, 0), True, False)],
-)  # fmt: skip
-def test_kernels_are_set_up_early_where_that_is_possible(monkeypatch, device, capability, knows, early):
+    ("device", "capability", "knows", "hip", "early"),
+    [
+        ("cuda", (9, 0), True, None, True),
+        ("cuda", (8, 0), True, None, False),
+        ("cuda", (9, 0), False, None, False),
+        ("cuda", (9, 4), True, "6.2", False),
+        ("cpu", (9, 0), True, None, False),
+    ],
+)
+def test_kernels_are_set_up_early_where_that_is_possible(monkeypatch, device, capability, knows, hip, early):
     from spherepair.training import fused_parts
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(fused_parts.kernels, "KNOWS_EARLY", knows)
     constants = fused_parts.turns(torch.device(device))
     assert constants == ({"EARLY": True, "launch_pdl": True} if early else {"EARLY": False})

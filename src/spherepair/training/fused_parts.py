@@ -64,7 +64,9 @@ def compile_together(launches: Sequence[Launch]) -> None:
 
 def turns(device: torch.device) -> dict[str, Any]:
     """Whether kernels that follow each other can be set up early, as constants for their launches."""
-    is_hopper = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    # AMD's GPUs call themselves "cuda" as well, and some of them 9.4.
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    is_hopper = is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
     return {"EARLY": True, "launch_pdl": True} if is_hopper and kernels.KNOWS_EARLY else {"EARLY": False}
 
 
