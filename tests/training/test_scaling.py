@@ -64,11 +64,24 @@ def test_none_leaves_values_alone():
     np.testing.assert_array_equal(scaled(X, "none"), X)
 
 
-def test_sparse_and_dense_agree():
-    X = sparse.random(60, 9, density=0.3, random_state=0, format="csr")
-    dense, thin = learn_scaling(X.toarray(), "standard"), learn_scaling(X, "standard")
-    np.testing.assert_allclose(dense.shift, thin.shift, rtol=1e-6)
-    np.testing.assert_allclose(dense.factor, thin.factor, rtol=1e-6)
+@pytest.mark.parametrize("block", [7, 2**18])
+def test_sparse_and_dense_agree(monkeypatch, block):
+    monkeypatch.setattr("spherepair.training.scaling._BLOCK_ELEMENTS", block)
+    dense = sparse.random(60, 9, density=0.3, random_state=0).toarray()
+    dense[dense > 0] -= 0.8  # columns whose largest magnitude is negative
+    dense[:, 4], dense[:, 7] = 3.0, 0.0
+    expected, found = (scaling._column_statistics(X) for X in (dense, sparse.csr_matrix(dense)))
+    for name in ("mean", "std", "largest"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-14)
+
+
+def test_entries_stored_twice_count_as_their_sum_and_stay_as_they_were():
+    columns, starts, values = np.array([2, 0, 2, 1]), np.array([0, 3, 4]), np.array([1.0, 5.0, 2.0, 4.0])
+    X = sparse.csr_matrix((values, columns, starts), shape=(2, 3))
+    found, expected = scaling._column_statistics(X), scaling._column_statistics(X.toarray())
+    np.testing.assert_allclose(found.std, expected.std)
+    assert found.largest.tolist() == [5.0, 4.0, 3.0]
+    assert X.indices.tolist() == [2, 0, 2, 1]
 
 
 def test_blocks_give_the_statistics_of_the_whole(monkeypatch):

@@ -74,11 +74,14 @@ def learn_scaling(X: Any, kind: str) -> Scaling:
     return _common(columns)
 
 
+_Vector = NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class _Columns:
-    mean: NDArray[np.float64]
-    std: NDArray[np.float64]
-    largest: NDArray[np.float64]
+    mean: _Vector
+    std: _Vector
+    largest: _Vector
 
 
 def _column_statistics(X: Any) -> _Columns:
@@ -88,31 +91,61 @@ def _column_statistics(X: Any) -> _Columns:
     columns such as time stamps, whose offset is a million times their spread.
     """
     n_rows, n_features = X.shape
-    size = max(1, _BLOCK_ELEMENTS // max(1, n_features))
+    is_sparse = sparse.issparse(X)
+    stored_in_row = X.nnz / n_rows if is_sparse else n_features
+    size = max(1, int(_BLOCK_ELEMENTS / max(1.0, stored_in_row)))
     starts = range(0, n_rows, size)
-
-    def look(start: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        block = _dense(X[start : start + size])
-        return block.sum(axis=0), np.maximum(block.max(axis=0), -block.min(axis=0))
-
-    def squares(start: int) -> NDArray[np.float64]:
-        centred = _dense(X[start : start + size]) - mean
-        summed: NDArray[np.float64] = np.square(centred, out=centred).sum(axis=0)
-        return summed
-
+    look, squares = (_look_sparse, _squares_sparse) if is_sparse else (_look, _squares)
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         total, largest = np.zeros(n_features), np.zeros(n_features)
-        for sums, magnitudes in pool.map(look, starts):
+        for sums, magnitudes in pool.map(lambda start: look(X[start : start + size]), starts):
             total += sums
             np.maximum(largest, magnitudes, out=largest)
         mean = total / n_rows
-        variance = sum(pool.map(squares, starts), np.zeros(n_features)) / n_rows
+        variance = np.zeros(n_features)
+        for part in pool.map(lambda start: squares(X[start : start + size], mean), starts):
+            variance += part / n_rows
     return _Columns(mean, np.sqrt(variance), largest)
 
 
-def _dense(block: Any) -> NDArray[np.float64]:
-    dense = block.toarray() if sparse.issparse(block) else np.asarray(block)
-    return dense.astype(np.float64, copy=False)
+def _look(block: Any) -> tuple[_Vector, _Vector]:
+    """Sum and largest magnitude of every column."""
+    wide = np.asarray(block, dtype=np.float64)
+    return wide.sum(axis=0), np.maximum(wide.max(axis=0), -wide.min(axis=0))
+
+
+def _squares(block: Any, mean: _Vector) -> _Vector:
+    """Sum of the squared distances from the mean, in every column."""
+    centred = np.asarray(block, dtype=np.float64) - mean
+    summed: _Vector = np.square(centred, out=centred).sum(axis=0)
+    return summed
+
+
+def _look_sparse(block: Any) -> tuple[_Vector, _Vector]:
+    column, value, n_features = _stored(block)
+    largest = np.zeros(n_features)
+    np.maximum.at(largest, column, np.abs(value))
+    return _sums(column, value, n_features), largest
+
+
+def _squares_sparse(block: Any, mean: _Vector) -> _Vector:
+    column, value, n_features = _stored(block)
+    n_stored = _sums(column, np.ones_like(value), n_features)
+    stored = _sums(column, np.square(value - mean[column]), n_features)
+    empty: _Vector = (block.shape[0] - n_stored) * np.square(mean)
+    return stored + empty
+
+
+def _sums(column: NDArray[np.integer[Any]], value: _Vector, n_features: int) -> _Vector:
+    return np.bincount(column, weights=value, minlength=n_features).astype(np.float64, copy=False)
+
+
+def _stored(block: Any) -> tuple[NDArray[np.integer[Any]], _Vector, int]:
+    """Columns and values of the entries of a sparse matrix that are stored, each once."""
+    if not block.has_canonical_format:
+        block = block.copy()  # a slice of all rows is the matrix itself
+        block.sum_duplicates()
+    return block.indices, block.data.astype(np.float64), block.shape[1]
 
 
 def _varies(columns: _Columns) -> NDArray[np.bool_]:
