@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -198,3 +199,27 @@ def test_gpu_that_is_not_there_is_exit_2(fit):
     done = fit(extra=["--device", "nonsense"])
     assert done.code == 2
     assert "device must be" in done.err
+
+
+def test_locked_folders_are_refused_before_the_work(fit, tmp_path, monkeypatch):
+    monkeypatch.setattr("spherepair.cli.outputs.os.access", lambda path, mode: path != tmp_path / "locked")
+    (tmp_path / "locked").mkdir()
+    done = fit(extra=["--labels-out", tmp_path / "locked" / "labels.csv"])
+    assert done.code == 2
+    assert f"labels.csv cannot be written: {tmp_path / 'locked'} is no folder you may write to." in done.err
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_file_that_cannot_be_written_goes_by_its_own_name(fit, tmp_path, monkeypatch):
+    replace = os.replace
+
+    def refuse(source, target):
+        if target.name == "labels.csv":
+            raise OSError(30, "Read-only file system", str(source))
+        replace(source, target)
+
+    monkeypatch.setattr("spherepair.cli.outputs.os.replace", refuse)
+    done = fit(extra=["--labels-out", tmp_path / "labels.csv"])
+    assert done.code == 2
+    assert f"error: {tmp_path / 'labels.csv'}: Read-only file system." in done.err
+    assert list(tmp_path.glob(".*.tmp")) == []

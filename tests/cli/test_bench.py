@@ -77,3 +77,9 @@ def test_experiments_are_listed_for_people_and_machines(call):
     listed = call("bench", "list", "--json").json["experiments"]
     assert listed[0]["name"] == "main"
     assert listed[0]["command"] == "spherepair bench run main --out results"
+
+
+def test_an_unknown_experiment_is_told_the_names_as_they_are_typed(call, tmp_path):
+    done = call("bench", "run", "nosuch", "--out", tmp_path)
+    assert done.code == 2
+    assert "digits, embedding_dim, imbalance" in done.err

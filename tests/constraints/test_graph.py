@@ -179,6 +179,7 @@ def test_report_counts_iterates_slices_and_turns_into_json():
     with pytest.raises(IndexError):
         report[3]
     assert repr(report) == "ConflictReport(3 conflicts)"
+    assert str(report) == report.summary()
     lines = report.summary(limit=2).splitlines()
     assert lines[0] == "3 contradictions:"
     assert lines[-1] == "  and 1 more"

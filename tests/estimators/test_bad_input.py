@@ -167,6 +167,17 @@ def test_what_is_no_constraints_is_refused_with_a_way_out(
         fitted.score_pairs(bad)
 
 
+@pytest.mark.parametrize("method", ["fit", "fit_predict", "fit_transform"])
+def test_pairs_in_the_place_of_labels_are_refused(method: str, make: Any, X: Any, pairs: Any) -> None:
+    with pytest.raises(InvalidConstraintsError, match=r"fit\(X, constraints=pairs\)"):
+        getattr(make(), method)(X, pairs)
+
+
+def test_fit_predict_takes_pairs_by_name(make: Any, X: Any, pairs: Any) -> None:
+    expected = make(random_state=0).fit(X, constraints=pairs).labels_
+    np.testing.assert_array_equal(make(random_state=0).fit_predict(X, constraints=pairs), expected)
+
+
 @pytest.fixture
 def contradiction() -> Constraints:
     return Constraints.from_pairs(must_link=[(0, 1), (1, 2), (3, 4)], cannot_link=[(0, 2), (0, 3)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,10 @@ _OPTIONS = (
     ("max_epochs", "--max-epochs"),
     ("random_state", "--seed"),
 )
+
+
+#: How outputs are called until they are whole.
+_TEMPORARY = re.compile(r"\.([^/\\]+)\.[0-9a-f]{8}\.tmp")
 
 
 class InterruptedCommand(Exception):  # noqa: N818
@@ -88,7 +93,8 @@ def in_options(sentence: str) -> str:
     """
     line = " ".join(sentence.split())
     for parameter, option in _OPTIONS:
-        line = line.replace(parameter, option)
+        # Not within a list: there an experiment may have the name of a parameter.
+        line = re.sub(f"(?<!, ){re.escape(parameter)}(?!, )", option, line)
     return line
 
 
@@ -108,8 +114,13 @@ def _sentence(error: Exception) -> str:
 def _about_file(error: OSError) -> str:
     if error.strerror is None:
         return _sentence(error)
-    name = "" if error.filename is None else f"{error.filename}: "
+    name = "" if error.filename is None else f"{_final_name(error.filename)}: "
     return f"error: {name}{error.strerror}."
+
+
+def _final_name(path: Any) -> str:
+    """The file that was meant, where one under a temporary name could not be written."""
+    return _TEMPORARY.sub(r"\1", str(path))
 
 
 def _about_model(error: Exception) -> str:

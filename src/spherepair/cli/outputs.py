@@ -28,11 +28,13 @@ def check_label_file(path: Path, inputs: Iterable[Path | None]) -> None:
 
 
 def check_output(path: Path, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse an output that is a folder, lies in none, or would overwrite an input."""
+    """Refuse an output that is a folder, lies in none or in a locked one, or would overwrite an input."""
     if path.is_dir():
         raise InvalidParameterError(f"{path} is a folder; give the name of a file.")
     if not path.parent.is_dir():
         raise InvalidParameterError(f"{path} cannot be written: the folder {path.parent} does not exist.")
+    if not os.access(path.parent, os.W_OK):
+        raise InvalidParameterError(f"{path} cannot be written: {path.parent} is no folder you may write to.")
     for given in inputs:
         if given is not None and path.exists() and given.exists() and os.path.samefile(path, given):
             raise InvalidParameterError(f"{path} is also an input; choose another name for the output.")

@@ -100,6 +100,9 @@ class ConflictReport(Sequence[Conflict]):
     def __repr__(self) -> str:
         return f"ConflictReport({len(self)} conflicts)"
 
+    def __str__(self) -> str:
+        return self.summary()
+
     def summary(self, *, limit: int = 5, ids: Sequence[Any] | None = None) -> str:
         """How many contradictions there are, and the first `limit` of them in words."""
         if not self:

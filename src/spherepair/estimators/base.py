@@ -120,6 +120,7 @@ class DeepConstrainedClusterer(
         self
         """
         self._check_parameters()
+        inputs.refuse_pairs_as_labels(y)
         self._forget()
         table = inputs.check_table(self, X, reset=True)
         pairs = inputs.check_constraints(
@@ -132,6 +133,10 @@ class DeepConstrainedClusterer(
         self._train(job, PAIRS_STAGE, self.max_epochs, resolve_stopping(self.stopping))
         self._finish(job)
         return self
+
+    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
+        """Fit, and the labels of the rows; ``constraints=`` and the rest as in :meth:`fit`."""
+        return self.fit(X, y, **kwargs).labels_
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Labels of rows, seen or not: the most probable cluster.

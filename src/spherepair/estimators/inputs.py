@@ -101,6 +101,14 @@ def check_constraints(constraints: Any, n_rows: int, *, on_conflict: str) -> Con
     return constraints.drop_conflicts() if conflicts else constraints
 
 
+def refuse_pairs_as_labels(y: Any) -> None:
+    """``fit(X, pairs)`` gives the pairs as ``y``, which is ignored: nobody wants that."""
+    if isinstance(y, Constraints):
+        raise InvalidConstraintsError(
+            "constraints were given as y, which is ignored; give them by name: fit(X, constraints=pairs)."
+        )
+
+
 def warn_about_losses(constraints: Constraints, batch_size: int) -> None:
     """Say what is lost with few or one-sided pairs."""
     n_pairs = len(constraints)
