@@ -28,6 +28,7 @@ from spherepair.cli.tables import Table, read_table
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError
 from spherepair.estimators.spherepair import SpherePair
+from spherepair.training.checkpoint import CHECKPOINT_FILE
 
 NAME = "fit"
 EXAMPLE = "Example: spherepair fit rows.csv --constraints pairs.csv --id id --out model/"
@@ -76,6 +77,8 @@ def command(
         table, pairs = read_inputs(data, constraints, id_column=id_column, drop=drop or (), report=report)
         if on_conflict is OnConflict.RAISE and (conflicts := pairs.conflicts()):
             raise conflicts.to_error(None if table.ids is None else table.ids.to_pylist())
+        if checkpoint is not None and (checkpoint / CHECKPOINT_FILE).exists():
+            report.note(f"going on from {checkpoint}")
         seconds = fit_model(model, table, pairs=pairs, report=report)
         model.save(out)
         if labels_out is not None:
