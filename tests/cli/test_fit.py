@@ -71,7 +71,7 @@ def test_finished_checkpoint_is_taken_up(call, example, tiny, tmp_path):
         again = call(*arguments, "-o", tmp_path / "kept", "--checkpoint", tmp_path / "checkpoint")
         assert (f"going on from {tmp_path / 'checkpoint'}" in again.err) == is_there
         kept = load(tmp_path / "kept")
-        assert len(kept.history_) == len(plain.history_)
+        assert [r["stage"] for r in kept.history_] == [r["stage"] for r in plain.history_]
         np.testing.assert_array_equal(kept.labels_, plain.labels_)
 
 

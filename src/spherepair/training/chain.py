@@ -118,7 +118,7 @@ def links_of(network: MLP) -> list[Link] | None:
 
 
 def load_kernels_ahead(hardware: Hardware) -> None:
-    """Begin to load Triton, which takes two seconds, while the host is busy with the rows."""
+    """Begin to load Triton, which takes up to two seconds, while the host is busy with the rows."""
     if hardware.precision != "mixed":
         return
 
