@@ -3,6 +3,11 @@
 In float32: the interpreter has no products of bfloat16.
 """
 
+import inspect
+from collections import Counter
+from threading import Event, Thread
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -15,7 +20,7 @@ from spherepair.training.batches import row_batches
 from spherepair.training.chain import Link, can_fuse
 from spherepair.training.engine import Recipe, TrainingState
 from spherepair.training.hardware import Hardware
-from spherepair.training.pretraining import DenoisingObjective
+from spherepair.training.pretraining import DenoisingObjective, JointPretraining, StackedPretraining
 from spherepair.training.rows import ResidentRows
 from spherepair.training.scaling import Scaling
 
@@ -257,22 +262,158 @@ def test_a_step_that_cannot_be_compiled_is_left_to_autograd(monkeypatch):
     assert objective.fused_step(state.optimizer, batches, Recipe("sgd", momentum=0.9), CPU) is None
 
 
-@pytest.mark.parametrize(("precision", "asked"), [("mixed", ["key", "driver"]), ("float32", [])])
-def test_triton_is_made_ready_ahead_of_its_first_kernel(monkeypatch, precision, asked):
+ADAMS = JointPretraining.kernels
+
+
+@pytest.fixture
+def nothing_begun(monkeypatch):
+    monkeypatch.setattr(chain, "_ahead", {})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "n_gpus", "kernels", "asked"),
+    [
+        ("auto", "auto", 1, ADAMS, {"key", "driver", "compiled"}),
+        (torch.device("cuda:0"), "auto", 1, ADAMS, {"key", "driver", "compiled"}),
+        ("auto", "auto", 1, None, {"key", "driver"}),
+        ("auto", "auto", 0, ADAMS, set()),
+        ("cpu", "auto", 1, ADAMS, set()),
+        ("auto", "float32", 1, ADAMS, set()),
+    ],
+)
+def test_kernels_are_made_ready_ahead_of_their_first_use(
+    nothing_begun, monkeypatch, device, precision, n_gpus, kernels, asked
+):
     # What fails in the thread is swallowed there, so a name that Triton no longer has would go unnoticed.
     from triton import runtime
 
-    seen = []
-    monkeypatch.setattr(runtime.cache, "triton_key", lambda: seen.append("key"))
-    monkeypatch.setattr(type(runtime.driver), "active", property(lambda _: seen.append("driver")))
+    from spherepair.training import fused
 
-    class AtOnce:
-        def __init__(self, target, daemon):
-            self.start = target
+    seen = Counter()
+    gpu = Hardware(torch.device("cpu"), "mixed")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
+    monkeypatch.setattr(chain, "choose_hardware", lambda *args: gpu)
+    monkeypatch.setattr(runtime.cache, "triton_key", lambda: seen.update(["key"]))
+    monkeypatch.setattr(type(runtime.driver), "active", property(lambda _: seen.update(["driver"])))
+    monkeypatch.setattr(
+        fused, "compile_chain", lambda _, **which: seen.update(["compiled" if which == ADAMS else 0])
+    )
+    for _ in range(2):  # the second fit of a process finds all that there
+        chain.load_kernels_ahead(device, precision, kernels)
+        chain.wait_for_kernels()
+    assert seen == dict.fromkeys(asked, 1)
 
-    monkeypatch.setattr(chain, "Thread", AtOnce)
-    chain.load_kernels_ahead(Hardware(torch.device("cuda"), precision))
-    assert seen == asked
+
+def test_an_older_gpu_has_no_use_for_them(nothing_begun, monkeypatch):
+    monkeypatch.setattr(chain, "choose_hardware", lambda *args: Hardware(torch.device("cuda"), "tf32"))
+    asked = []
+    monkeypatch.setattr(chain, "import_module", lambda name: asked.append(name) or SimpleNamespace())
+    chain.load_kernels_ahead("auto", "auto", ADAMS)
+    chain.wait_for_kernels()
+    assert asked == ["triton.runtime"]
+
+
+def test_a_fit_says_nothing_when_its_kernels_cannot_be_made_ready(nothing_begun, monkeypatch, capfd):
+    def fail(*args):
+        raise OSError("no room")
+
+    runtime = SimpleNamespace(cache=SimpleNamespace(triton_key=fail))  # and no driver at all
+    monkeypatch.setattr(chain, "import_module", lambda name: runtime)
+    monkeypatch.setattr(chain, "choose_hardware", lambda *args: Hardware(torch.device("cpu"), "mixed"))
+    chain.load_kernels_ahead("auto", "auto", ADAMS)
+    chain.wait_for_kernels()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_fits_in_several_threads_wait_for_the_same_kernels(nothing_begun, monkeypatch):
+    begun, ready = [], Event()
+    monkeypatch.setattr(chain, "_load", lambda *args: (begun.append(args), ready.wait(10)))
+    waited = []
+
+    def fit():
+        chain.load_kernels_ahead("auto", "auto", ADAMS)
+        chain.wait_for_kernels()
+        waited.append(ready.is_set())
+
+    fits = [Thread(target=fit) for _ in range(8)]
+    for thread in fits:
+        thread.start()
+    ready.set()
+    for thread in fits:
+        thread.join()
+    assert waited == [True] * 8
+    assert len(begun) == 1
+
+
+def whole_network(recipe):
+    _, batches, objective, state = make(recipe=recipe)
+    return objective.chain(), batches, state
+
+
+def one_layer(recipe):
+    network, batches, _, state = make(recipe=recipe)
+    down, *_ = linear_layers(network.encoder)
+    *_, up = linear_layers(network.decoder)
+    return [Link(down, "dropped relu"), Link(up, "linear")], batches, state
+
+
+@pytest.mark.parametrize(
+    ("method", "needed", "recipe"),
+    [(JointPretraining, whole_network, ADAM), (StackedPretraining, one_layer, SGD)],
+)
+def test_what_is_compiled_ahead_is_what_a_real_chain_needs(monkeypatch, method, needed, recipe):
+    from spherepair.training import fused
+
+    made = []
+
+    class Seen(fused.FusedChain):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    monkeypatch.setattr(fused, "FusedChain", Seen)
+    before = torch.random.get_rng_state()
+    fused.compile_chain(torch.device("cpu"), **method.kernels)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    links, batches, state = needed(recipe)
+    state.optimizer.groups[0].rate = 0.0  # as in an optimiser for a processor; on a GPU both are tensors
+    Seen(links, state.optimizer, batches, factor=1.0, corruption=0.2, dropout=0.2)
+
+    def compiled(fused_chain):
+        """Types, constants, and of whole numbers whether 16 divides them: what Triton compiles for."""
+        return {
+            (x.signature(), tuple(isinstance(a, int) and a % 16 == 0 for a in special(x)))
+            for x in fused_chain._launches
+        }
+
+    def special(launch):
+        free = launch.kernel.kwargs["do_not_specialize"] or ()
+        return [
+            a for name, a in zip(names(launch.kernel), launch.arguments, strict=False) if name not in free
+        ]
+
+    assert compiled(made[0]) == compiled(made[1])
+
+
+def names(kernel):
+    return list(inspect.signature(kernel.fn).parameters)
+
+
+@pytest.mark.parametrize("builds", [True, False])
+def test_what_launches_the_longest_kernel_is_built_while_that_is_compiled(monkeypatch, builds):
+    from spherepair.training import fused_parts, kernels
+
+    assert names(kernels.called_like_update) == names(kernels.update)
+    assert kernels.called_like_update.kwargs == kernels.update.kwargs
+    asked = []
+    monkeypatch.setattr(fused_parts.Launch, "compile", lambda self, device: asked.append(self.kernel))
+    monkeypatch.setattr(kernels, "BUILDS_LAUNCHERS", builds)
+    _, batches, objective, state = make()
+    fused_parts.compile_together(fuse(objective, batches, state)._launches)
+    expected = [kernels.forward, kernels.error, kernels.backward, kernels.update]
+    expected += [kernels.called_like_update] * builds
+    assert sorted(map(id, asked)) == sorted(map(id, expected))
 
 
 @pytest.mark.parametrize(

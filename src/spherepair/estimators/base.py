@@ -42,11 +42,11 @@ from spherepair.estimators.same_rows import training_table
 from spherepair.estimators.saving import save_estimator
 from spherepair.metrics import pair_satisfaction
 from spherepair.training.batches import Batches, PairTensors
-from spherepair.training.chain import load_kernels_ahead
 from spherepair.training.checkpoint import Checkpoint
 from spherepair.training.embedding import map_rows
 from spherepair.training.engine import Monitor, Objective, Recipe, Record
 from spherepair.training.hardware import choose_hardware
+from spherepair.training.pretraining import load_ahead
 from spherepair.training.progress import resolve_progress
 from spherepair.training.randomness import derive_seed, resolve_seed
 from spherepair.training.rows import RowSource, open_rows
@@ -300,8 +300,10 @@ class DeepConstrainedClusterer(
             raise InvalidParameterError(
                 f"n_clusters={self.n_clusters} is more than the {table.shape[0]} rows of X."
             )
+        own = getattr(self, "encoder", None)
+        method = getattr(self, "pretraining", None) if own is None else None
+        load_ahead(self.device, self.precision, method=method)
         self._hardware = choose_hardware(self.device, self.precision)
-        load_kernels_ahead(self._hardware)
         self._seed = resolve_seed(self.random_state)
         self._scaling = learn_scaling(table, self.scaling)
         self._embedding_dim = self._choose_embedding_dim(table.shape[1])

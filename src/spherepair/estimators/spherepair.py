@@ -37,6 +37,7 @@ from spherepair.estimators.parameters import (
     store_parameters,
 )
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
+from spherepair.estimators.rehearsal import rehearsing
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
@@ -268,7 +269,8 @@ class SpherePair(EmbeddingClusterer):
         return valid is not None and math.isclose(self.omega, valid.low, rel_tol=1e-3)
 
     def _pretrain(self, job: Job) -> None:
-        pretrain(job.network, job.rows, job.session, method=self.pretraining)
+        with rehearsing(self, job):
+            pretrain(job.network, job.rows, job.session, method=self.pretraining)
 
     def _build_objective(self, job: Job) -> Objective:
         weights = {"omega": self.omega, "reconstruction_weight": self.reconstruction_weight}
@@ -276,7 +278,7 @@ class SpherePair(EmbeddingClusterer):
         if not further and not self.averaging:
             return SpherePairObjective(job.network, **weights)
         return SemiSupervisedObjective(
-            job.network, job.rows, self._hardware, further=further, averaging=self.averaging, **weights
+            job.network, job.rows, job.session.hardware, further=further, averaging=self.averaging, **weights
         )
 
     def _further_terms(self, job: Job) -> dict[str, nn.Module]:

@@ -11,6 +11,8 @@ logger = logging.getLogger(__name__)
 
 #: Steps that run eagerly first: libraries and optimiser states must be set up before a capture.
 WARM_UP_STEPS = 3
+#: Other threads may go on using the GPU during a capture, as long as they do not wait for all of it.
+CAPTURE_MODE = "thread_local"
 
 
 class CapturedStep:
@@ -82,7 +84,7 @@ class CapturedStep:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._generator)
         try:
-            with torch.cuda.graph(graph, stream=self._stream):
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode=CAPTURE_MODE):
                 for _ in range(n_steps):
                     self._step()
         except RuntimeError as error:
@@ -144,7 +146,7 @@ class CapturedValue:
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, stream=self._stream):
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode=CAPTURE_MODE):
                 self._result = self._function()
         except RuntimeError as error:
             logger.info("the objective cannot be captured as a CUDA graph (%s); computing it eagerly", error)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Thread
-from typing import TYPE_CHECKING, Literal
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from torch import nn
 
 from spherepair.networks.mlp import MLP
 from spherepair.training.batches import Batches
-from spherepair.training.hardware import Hardware
+from spherepair.training.hardware import Hardware, choose_hardware
 from spherepair.training.optimizers import SGD, Adam, Optimizer
 from spherepair.training.rows import ResidentRows
 
@@ -87,6 +88,7 @@ def fuse_passes(
             or not are_trained(links, optimizer)
         ):
             continue
+        wait_for_kernels()
         n_rows = {2 * batches.pairs_per_step + batches.rows_per_step for batches in sweeps}
         try:
             from spherepair.training.fused_pass import FusedPass
@@ -117,17 +119,55 @@ def links_of(network: MLP) -> list[Link] | None:
     return [*(Link(layer, "relu") for layer in layers[:-1]), Link(layers[-1], "linear")]
 
 
-def load_kernels_ahead(hardware: Hardware) -> None:
-    """Begin to load Triton, which takes up to two seconds, while the host is busy with the rows."""
-    if hardware.precision != "mixed":
+#: What :func:`load_kernels_ahead` has begun, by device and kernels: once a process.
+_ahead: dict[tuple[str, str], Thread] = {}
+_beginning = Lock()
+
+
+def load_kernels_ahead(
+    device: str | torch.device, precision: str, chain: Mapping[str, bool] | None = None
+) -> None:
+    """Begin to load Triton, and to compile the kernels of a chain, while the host is busy with other things.
+
+    Triton takes up to a second to load, and where nothing is kept on disk yet two more to compile.
+    """
+    is_gpu = str(device).startswith(("auto", "cuda"))
+    if not is_gpu or precision != "auto" or not torch.cuda.device_count() or find_spec("triton") is None:
         return
+    if str(device) in ("auto", "cuda") and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        device = f"cuda:{torch.cuda.current_device()}"  # each thread has its own
+    with _beginning:
+        key = str(device), repr(chain)
+        if key not in _ahead:
+            _ahead[key] = Thread(target=_load, args=(device, precision, chain))
+            _ahead[key].start()
 
-    def load() -> None:
-        with suppress(Exception):  # whoever needs it will see the error
-            import_module("spherepair.training.fused")
-            # What Triton does before its first kernel: hash itself, and build or find its link to CUDA.
-            runtime = import_module("triton.runtime")
-            runtime.cache.triton_key()
-            _ = runtime.driver.active
 
-    Thread(target=load, daemon=True).start()
+def wait_for_kernels() -> None:
+    """Until what was begun ahead is done: several threads would compile the same kernels again."""
+    with _beginning:
+        begun = list(_ahead.values())
+    for thread in begun:
+        thread.join()
+
+
+def _load(device: str | torch.device, precision: str, chain: Mapping[str, bool] | None) -> None:
+    with suppress(Exception):  # whoever needs it will see the error
+        runtime = import_module("triton.runtime")
+        hardware = choose_hardware(device, precision)
+        if hardware.precision != "mixed":
+            return
+        # What Triton does before its first kernel: hash itself, and build or find its link to CUDA.
+        hashing = Thread(target=_hash, args=(runtime,))
+        hashing.start()
+        _ = runtime.driver.active
+        hashing.join()
+        fused = import_module("spherepair.training.fused")
+        if chain is not None:
+            with hardware.current():
+                fused.compile_chain(hardware.device, **chain)
+
+
+def _hash(runtime: Any) -> None:
+    with suppress(Exception):  # an older Triton has it elsewhere
+        runtime.cache.triton_key()

@@ -230,7 +230,7 @@ class _Sweep:
         self._objective = state.objective
         self._captured: CapturedStep | None = None
         self._value: Callable[[], Tensor] = partial(_whole, state.objective, batches, hardware)
-        if hardware.is_cuda and batches.rows.is_resident:
+        if hardware.is_cuda and not hardware.is_shared and batches.rows.is_resident:
             self._captured = CapturedStep(self._step, state.generator, self._step.steps_per_graph)
             if batches.n_sweep_blocks <= CAPTURED_BLOCKS:
                 self._value = CapturedValue(self._value, hardware.device)

@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import nn
 
 from spherepair.training import kernels
-from spherepair.training.batches import Batches
+from spherepair.training.batches import Batches, row_batches
 from spherepair.training.chain import TILE, Link
 from spherepair.training.fused_parts import (
     ACTIVATIONS,
-    GATHERED,
     Launch,
     PaddedWeights,
     blocks,
@@ -35,8 +35,29 @@ from spherepair.training.fused_parts import (
     grid,
     padded,
     turns,
+    update_constants,
 )
 from spherepair.training.optimizers import SGD, Adam
+from spherepair.training.rows import ResidentRows
+from spherepair.training.scaling import Scaling
+
+
+def compile_chain(device: torch.device, *, is_adam: bool, drops: bool) -> None:
+    """Compile, or load, the kernels for chains of any size with that optimiser, by making a small one."""
+    down, up = (_Blank(TILE, TILE, device=device) for _ in range(2))
+    links = [Link(down, "dropped relu" if drops else "relu"), Link(up, "linear")]
+    groups = [([*down.parameters(), *up.parameters()], 1.0)]
+    optimizer = Adam(groups, device) if is_adam else SGD(groups, device, momentum=0.9)
+    rows = ResidentRows(torch.zeros(TILE, TILE, device=device), Scaling.identity())
+    batches = row_batches(rows, batch_size=TILE, seed=0, stream="kernels")
+    FusedChain(links, optimizer, batches, factor=1.0, corruption=0.0, dropout=0.0).close()
+
+
+class _Blank(nn.Linear):
+    """A layer whose weights are never looked at, nor drawn: torch's generator is not ours to move."""
+
+    def reset_parameters(self) -> None:
+        """Leave them as they are."""
 
 
 class FusedChain:
@@ -150,9 +171,9 @@ class FusedChain:
         w, cursor, out = self._weights, self._batches.cursor, self._g[i]
         arguments = (
             self._h[i], w.half[i], w.bias[i], self._clean, self._scale, out, self._errors, cursor,
-            self._widths[i], out.shape[1], 2.0 * self._factor,
+            len(out), self._widths[i], out.shape[1], 2.0 * self._factor,
         )  # fmt: skip
-        constants = {"N_ROWS": len(out), "T": TILE, "num_stages": 4} | self._turns
+        constants = {"T": TILE, "num_stages": 4} | self._turns
         return Launch(kernels.error, grid(out), arguments, constants)
 
     def _backward(self, i: int) -> Launch:
@@ -173,9 +194,8 @@ class FusedChain:
         arguments = (
             n_tiles, tiles, self._g[0], self._h[0], self._other, w.flat, w.moments[0], w.moments[-1],
             w.flat_half, self._rate, w.count, batches.cursor, batches.n_steps,
-            self._table, batches.index_plan, self._seed, self._clean, self._table.shape[1], width,
+            n, self._table, batches.index_plan, self._seed, self._clean, self._table.shape[1], width,
             self._corruption, *self._constants,
         )  # fmt: skip
-        constants = {"N_ROWS": n, "BLOCK": GATHERED, "T": TILE, "ADAM": self._is_adam, "num_stages": 3}
-        constants |= self._turns
+        constants = update_constants(is_adam=self._is_adam) | self._turns
         return Launch(kernels.update, (n_tiles + n,), arguments, constants)

@@ -23,7 +23,6 @@ from spherepair.training import kernels
 from spherepair.training.chain import TILE, Link
 from spherepair.training.fused_parts import (
     ACTIVATIONS,
-    GATHERED,
     Launch,
     PaddedWeights,
     blocks,
@@ -31,6 +30,7 @@ from spherepair.training.fused_parts import (
     constants_of,
     grid,
     padded,
+    update_constants,
 )
 from spherepair.training.optimizers import SGD, Adam
 
@@ -165,13 +165,11 @@ class _Buffers:
         return Launch(kernels.backward, grid(out), arguments, constants)
 
     def _update_launch(self) -> Launch:
-        w, optimizer, n_rows = self._owner.weights, self._owner.optimizer, len(self._h[0])
-        nothing = self._nothing
+        w, optimizer, nothing = self._owner.weights, self._owner.optimizer, self._nothing
         arguments = (
             len(self._tiles), self._tiles, self._g[0], self._h[0], 0, w.flat, w.moments[0], w.moments[-1],
             w.flat_half, optimizer.groups[0].rate, w.count, nothing, 0,
-            w.flat, nothing, nothing, w.flat, 0, 0, 0.0, *constants_of(optimizer),
+            len(self._h[0]), w.flat, nothing, nothing, w.flat, 0, 0, 0.0, *constants_of(optimizer),
         )  # fmt: skip
-        constants = {"N_ROWS": n_rows, "BLOCK": GATHERED, "T": TILE, "num_stages": 3}
-        constants |= {"ADAM": isinstance(optimizer, Adam), "EARLY": False}
+        constants = update_constants(is_adam=isinstance(optimizer, Adam)) | {"EARLY": False}
         return Launch(kernels.update, (len(self._tiles),), arguments, constants)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,10 +16,15 @@ PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 
 @dataclass(frozen=True)
 class Hardware:
-    """A device and the precision of matrix products on it; losses are always in float32."""
+    """A device and the precision of matrix products on it; losses are always in float32.
+
+    ``is_shared`` says that another thread trains on it at the same time: this one then touches no switch of
+    the whole process and captures nothing.
+    """
 
     device: torch.device
     precision: str
+    is_shared: bool = field(default=False, repr=False)
 
     @property
     def is_cuda(self) -> bool:
@@ -44,6 +49,9 @@ class Hardware:
         oneDNN fails there, and torch goes without it from then on, which changes fits in float32 as well.
         """
         switches: Any
+        if self.is_shared:
+            yield
+            return
         if self.is_cuda:
             switches, name, wanted = torch.backends.cuda.matmul, "allow_tf32", self.precision != "float32"
         elif self.precision == "bfloat16" and lacks_bfloat16():

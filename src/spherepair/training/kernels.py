@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.backends.nvidia import driver as nvidia
 
 try:
     from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
@@ -22,6 +23,8 @@ except ImportError:  # an older Triton
 
 #: Whether this Triton knows ``EARLY``.
 KNOWS_EARLY = gdc_wait is not None
+#: Whether it calls a C compiler for what launches a kernel on NVIDIA's GPUs; 3.6 does, 3.9 no longer.
+BUILDS_LAUNCHERS = hasattr(nvidia, "make_launcher")
 
 
 @triton.jit
@@ -34,16 +37,16 @@ def _take_turn(EARLY: tl.constexpr):
 
 @triton.jit
 def _gather(
-    place, step, table, index, seed, noisy, other, clean, n_features, width, share,
-    N_ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    place, step, table, index, seed, noisy, other, clean, n_features, width, share, n_rows,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One row of a step, clean and with a share of its entries set to zero."""
-    row, number = tl.load(index + step * N_ROWS + place), tl.load(seed)
+    row, number = tl.load(index + step * n_rows + place), tl.load(seed)
     noisy += (step & 1) * other
     for start in range(0, width, BLOCK):
         column = start + tl.arange(0, BLOCK)
         x = tl.load(table + row * n_features + column, mask=column < n_features, other=0.0)
-        drawn = tl.rand(number, ((step * N_ROWS + place) * width + column).to(tl.int32))
+        drawn = tl.rand(number, ((step * n_rows + place) * width + column).to(tl.int32))
         blurred = tl.where(drawn < share, 0.0, x).to(noisy.dtype.element_ty)
         tl.store(clean + place * width + column, x, mask=column < width)
         tl.store(noisy + place * width + column, blurred, mask=column < width)
@@ -94,15 +97,15 @@ def forward(
 
 @triton.jit
 def error(
-    a, w, bias, clean, scale, gradient, errors, cursor, n_in, n_out, factor,
-    N_ROWS: tl.constexpr, T: tl.constexpr, EARLY: tl.constexpr,
+    a, w, bias, clean, scale, gradient, errors, cursor, n_rows, n_in, n_out, factor,
+    T: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     _take_turn(EARLY)
     m, n, total = _product(a, w, n_in, T)
     step = tl.load(cursor)
     place = m[:, None] * n_out + n[None, :]
     difference = total + tl.load(bias + n)[None, :] - tl.load(clean + place)
-    scaled = difference * tl.load(scale + step * N_ROWS + m)[:, None]
+    scaled = difference * tl.load(scale + step * n_rows + m)[:, None]
     tl.store(gradient + place, (factor * scaled).to(gradient.dtype.element_ty))
     n_tiles = tl.num_programs(0) * tl.num_programs(1)
     tile = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
@@ -142,8 +145,8 @@ def backward(
 @triton.jit(do_not_specialize=["n_tiles", "n_steps", "n_features"])
 def update(
     n_tiles, tiles, gradients, inputs, other, weights, momenta, squares, half, rate, count, cursor, n_steps,
-    table, index, seed, clean, n_features, width, share, keep, keep_squares, eps,
-    N_ROWS: tl.constexpr, BLOCK: tl.constexpr, T: tl.constexpr, ADAM: tl.constexpr, EARLY: tl.constexpr,
+    n_rows, table, index, seed, clean, n_features, width, share, keep, keep_squares, eps,
+    BLOCK: tl.constexpr, T: tl.constexpr, ADAM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     _take_turn(EARLY)
     tile = tl.program_id(0)
@@ -152,19 +155,33 @@ def update(
         _update_tile(
             tiles + tile * 8, gradients, inputs, other * ((following - 1) & 1),
             weights, momenta, squares, half, tl.load(rate), tl.load(count), keep, keep_squares, eps,
-            N_ROWS, T, ADAM,
+            n_rows, T, ADAM,
         )  # fmt: skip
     elif following < n_steps:
         _gather(
             tile - n_tiles, following, table, index, seed, inputs, other, clean,
-            n_features, width, share, N_ROWS, BLOCK,
+            n_features, width, share, n_rows, BLOCK,
         )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["n_tiles", "n_steps", "n_features"])
+def called_like_update(
+    n_tiles, tiles, gradients, inputs, other, weights, momenta, squares, half, rate, count, cursor, n_steps,
+    n_rows, table, index, seed, clean, n_features, width, share, keep, keep_squares, eps,
+    BLOCK: tl.constexpr, T: tl.constexpr, ADAM: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Nothing, with the arguments of :func:`update`.
+
+    Where ``BUILDS_LAUNCHERS``, what launches a kernel is built after the kernel itself and depends on the
+    types of its arguments alone: built for this one, it is there by the time that :func:`update`, the
+    longest to compile, is.
+    """
 
 
 @triton.jit
 def _update_tile(
     line, gradients, inputs, other, weights, momenta, squares, half, rate, count, keep, keep_squares, eps,
-    N_ROWS: tl.constexpr, T: tl.constexpr, ADAM: tl.constexpr,
+    n_rows, T: tl.constexpr, ADAM: tl.constexpr,
 ):  # fmt: skip
     # All offsets are whole tiles; said aloud, or memory would be read one number at a time.
     g, n_out = gradients + tl.multiple_of(tl.load(line), T), tl.multiple_of(tl.load(line + 1), T)
@@ -174,7 +191,7 @@ def _update_tile(
     row, column = tl.multiple_of(tl.load(line + 5), T), tl.multiple_of(tl.load(line + 6), T)
     n, k, m = row + tl.arange(0, T), column + tl.arange(0, T), tl.arange(0, T)
     total = tl.zeros((T, T), dtype=tl.float32)
-    for start in range(0, N_ROWS, T):
+    for start in range(0, n_rows, T):
         left = tl.load(g + (start + m)[None, :] * n_out + n[:, None])
         right = tl.load(h + (start + m)[:, None] * n_in + k[None, :])
         total = tl.dot(left, right, total)
@@ -183,7 +200,7 @@ def _update_tile(
     tl.store(half + place, weight.to(half.dtype.element_ty))
     if column == 0:
         sums = tl.zeros((T,), dtype=tl.float32)
-        for start in range(0, N_ROWS, T):
+        for start in range(0, n_rows, T):
             sums += tl.sum(tl.load(g + (start + m)[:, None] * n_out + n[None, :]).to(tl.float32), axis=0)
         _moved(bias + n, sums, weights, momenta, squares, rate, count, keep, keep_squares, eps, ADAM)
 

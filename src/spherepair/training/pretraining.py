@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,14 @@ from spherepair.losses import reconstruction_loss
 from spherepair.networks.autoencoder import Autoencoder
 from spherepair.networks.mlp import MLP, linear_layers
 from spherepair.training.batches import Batch, Batches, row_batches
-from spherepair.training.chain import Activation, Link, are_trained, can_fuse
+from spherepair.training.chain import (
+    Activation,
+    Link,
+    are_trained,
+    can_fuse,
+    load_kernels_ahead,
+    wait_for_kernels,
+)
 from spherepair.training.engine import Objective, Recipe, Step, TrainingState
 from spherepair.training.hardware import Hardware
 from spherepair.training.optimizers import SGD, Adam, Optimizer
@@ -38,8 +45,8 @@ logger = logging.getLogger(__name__)
 CORRUPTION = 0.2
 #: Share of a layer's code that is dropped while that layer is trained by itself.
 HIDDEN_DROPOUT = 0.2
-#: Epochs of joint pretraining unless given: where a GPU takes fused steps, on other GPUs, on a processor.
-EPOCHS = {"fused": 150, "cuda": 50, "cpu": 30}
+#: Epochs of joint pretraining unless given, by kind of device.
+EPOCHS = {"cuda": 50, "cpu": 30}
 
 
 JOINT_STAGE = "pretraining"
@@ -75,6 +82,7 @@ class DenoisingObjective(Objective):
             return None
         if not isinstance(optimizer, SGD | Adam) or not are_trained(links, optimizer):
             return None
+        wait_for_kernels()
         try:
             from spherepair.training.fused import FusedChain
 
@@ -89,11 +97,6 @@ class DenoisingObjective(Objective):
         except Exception as error:  # Triton raises what its compilers raise
             logger.info("the fused step cannot be compiled here (%s); using autograd", error)
             return None
-
-    def can_fuse(self, batches: Batches, recipe: Recipe, hardware: Hardware) -> bool:
-        """Whether there are kernels for the whole of a step."""
-        links = self.chain()
-        return links is not None and can_fuse(links, batches, recipe, hardware)
 
     def chain(self) -> list[Link] | None:
         """The network as a chain of Linear layers; ``None`` where it is not one."""
@@ -142,14 +145,17 @@ def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
 class JointPretraining:
     """The whole denoising autoencoder end to end.
 
-    ``epochs`` are 150 where a GPU has kernels for it, 50 on other GPUs and 30 on a processor unless given:
-    more of them still help, and take seconds on the one and minutes on the other. ``min_steps`` (of all
+    ``epochs`` are 50 on a GPU and 30 on a processor unless given. More still help a little: 150 have up to
+    0.8 points more where there are many pairs, for twice the time of a whole fit. ``min_steps`` (of all
     epochs together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120
     steps only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per
     row, or 256 where that would leave fewer than ``min_steps``. ``warm_up`` is the share of the epochs in
     which the rate rises to ``learning_rate``: full steps from the start spoil what can be learned from rows
     with many rare columns, as texts are.
     """
+
+    #: Which kernels it takes on a GPU.
+    kernels: ClassVar[dict[str, bool]] = {"is_adam": True, "drops": False}
 
     epochs: int | None = None
     min_steps: int = 1500
@@ -159,35 +165,37 @@ class JointPretraining:
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place."""
-        objective, recipe = DenoisingObjective(network), Recipe(learning_rate=self.learning_rate)
-        epochs, kind = self.epochs, session.hardware.device.type
-        if epochs is None:
-            is_fused = kind == "cuda" and objective.can_fuse(
-                self._batches(rows, EPOCHS["fused"], session.seed), recipe, session.hardware
-            )
-            epochs = EPOCHS["fused"] if is_fused else EPOCHS.get(kind, EPOCHS["cpu"])
+        epochs = self._epochs(session)
         session.run_stage(
-            objective,
-            self._batches(rows, epochs, session.seed),
+            DenoisingObjective(network),
+            self.batches(rows, session),
             stage=JOINT_STAGE,
-            recipe=replace(recipe, warm_up=round(self.warm_up * epochs)),
+            recipe=Recipe(learning_rate=self.learning_rate, warm_up=round(self.warm_up * epochs)),
             max_epochs=epochs,
         )
 
-    def _batches(self, rows: RowSource, epochs: int, seed: int) -> Batches:
+    def batches(self, rows: RowSource, session: Session) -> Batches:
+        """What makes an epoch."""
+        epochs = self._epochs(session)
         is_large = rows.n_rows * epochs >= 512 * self.min_steps
         return row_batches(
             rows,
             batch_size=self.batch_size or (512 if is_large else 256),
             min_steps=-(-self.min_steps // epochs),
-            seed=seed,
+            seed=session.seed,
             stream=JOINT_STAGE,
         )
+
+    def _epochs(self, session: Session) -> int:
+        default = EPOCHS.get(session.hardware.device.type, EPOCHS["cpu"])
+        return default if self.epochs is None else self.epochs
 
 
 @dataclass(frozen=True)
 class StackedPretraining:
     """Layer by layer, then end to end, as the paper does."""
+
+    kernels: ClassVar[dict[str, bool]] = {"is_adam": False, "drops": True}
 
     layer_epochs: int = 300
     epochs: int = 500
@@ -342,5 +350,21 @@ PRETRAINING: dict[str, Callable[[], JointPretraining | StackedPretraining]] = {
 def pretrain(network: Autoencoder, rows: RowSource, session: Session, *, method: Any) -> None:
     """Train ``network`` in place by a method, given by its name or as itself; not at all by ``None``."""
     if method is not None:
-        chosen = PRETRAINING[method]() if isinstance(method, str) else method
-        chosen.run(network, rows, session)
+        _chosen(method).run(network, rows, session)
+
+
+def is_fused(network: Autoencoder, rows: RowSource, session: Session, *, method: Any) -> bool:
+    """Whether such a pretraining takes kernels of our own alone, and none of torch's libraries."""
+    chosen, links = _chosen(method), DenoisingObjective(network).chain()
+    if not isinstance(chosen, JointPretraining) or links is None:
+        return False
+    return can_fuse(links, chosen.batches(rows, session), Recipe(), session.hardware)
+
+
+def load_ahead(device: str | torch.device, precision: str, *, method: Any) -> None:
+    """Begin to load what such a pretraining will need, while the host is busy with the rows."""
+    load_kernels_ahead(device, precision, getattr(_chosen(method), "kernels", None))
+
+
+def _chosen(method: Any) -> Any:
+    return PRETRAINING[method]() if isinstance(method, str) else method
