@@ -291,14 +291,20 @@ def test_kernels_are_made_ready_ahead_of_their_first_use(
     from spherepair.training import fused
 
     seen = Counter()
+
+    class Compiled(fused.FusedChain):
+        def close(self):
+            assert seen.keys() == {"key", "driver"}, "compiled before Triton was ready"
+            assert self._is_adam
+            seen.update(["compiled"])
+            super().close()
+
     gpu = Hardware(torch.device("cpu"), "mixed")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
     monkeypatch.setattr(chain, "choose_hardware", lambda *args: gpu)
     monkeypatch.setattr(runtime.cache, "triton_key", lambda: seen.update(["key"]))
     monkeypatch.setattr(type(runtime.driver), "active", property(lambda _: seen.update(["driver"])))
-    monkeypatch.setattr(
-        fused, "compile_chain", lambda _, **which: seen.update(["compiled" if which == ADAMS else 0])
-    )
+    monkeypatch.setattr(fused, "FusedChain", Compiled)
     for _ in range(2):  # the second fit of a process finds all that there
         chain.load_kernels_ahead(device, precision, kernels)
         chain.wait_for_kernels()
@@ -362,7 +368,7 @@ def one_layer(recipe):
     ("method", "needed", "recipe"),
     [(JointPretraining, whole_network, ADAM), (StackedPretraining, one_layer, SGD)],
 )
-def test_what_is_compiled_ahead_is_what_a_real_chain_needs(monkeypatch, method, needed, recipe):
+def test_what_is_compiled_ahead_is_what_a_real_chain_needs(method, needed, recipe):
     from spherepair.training import fused
 
     made = []
@@ -372,9 +378,9 @@ def test_what_is_compiled_ahead_is_what_a_real_chain_needs(monkeypatch, method, 
             super().__init__(*args, **options)
             made.append(self)
 
-    monkeypatch.setattr(fused, "FusedChain", Seen)
     before = torch.random.get_rng_state()
-    fused.compile_chain(torch.device("cpu"), **method.kernels)
+    small = fused.smallest_chain(torch.device("cpu"), **method.kernels)
+    Seen(*small, factor=1.0, corruption=0.0, dropout=0.0)
     assert torch.equal(torch.random.get_rng_state(), before)
     links, batches, state = needed(recipe)
     state.optimizer.groups[0].rate = 0.0  # as in an optimiser for a processor; on a GPU both are tensors

@@ -157,17 +157,26 @@ def _load(device: str | torch.device, precision: str, chain: Mapping[str, bool] 
         hardware = choose_hardware(device, precision)
         if hardware.precision != "mixed":
             return
-        # What Triton does before its first kernel: hash itself, and build or find its link to CUDA.
-        hashing = Thread(target=_hash, args=(runtime,))
-        hashing.start()
-        _ = runtime.driver.active
-        hashing.join()
+        # What Triton does before its first kernel.
+        readying = [Thread(target=work, args=(runtime,)) for work in (_hash, _link)]
+        for thread in readying:
+            thread.start()
         fused = import_module("spherepair.training.fused")
-        if chain is not None:
-            with hardware.current():
-                fused.compile_chain(hardware.device, **chain)
+        with hardware.current():
+            parts = None if chain is None else fused.smallest_chain(hardware.device, **chain)
+            for thread in readying:
+                thread.join()
+            if parts is not None:
+                fused.FusedChain(*parts, factor=1.0, corruption=0.0, dropout=0.0).close()
 
 
 def _hash(runtime: Any) -> None:
+    """Let Triton hash itself; it keeps the result."""
     with suppress(Exception):  # an older Triton has it elsewhere
         runtime.cache.triton_key()
+
+
+def _link(runtime: Any) -> None:
+    """Let Triton build, or find, its link to CUDA; once, not once in every thread that compiles."""
+    with suppress(Exception):
+        _ = runtime.driver.active

@@ -42,15 +42,17 @@ from spherepair.training.rows import ResidentRows
 from spherepair.training.scaling import Scaling
 
 
-def compile_chain(device: torch.device, *, is_adam: bool, drops: bool) -> None:
-    """Compile, or load, the kernels for chains of any size with that optimiser, by making a small one."""
+def smallest_chain(
+    device: torch.device, *, is_adam: bool, drops: bool
+) -> tuple[list[Link], SGD | Adam, Batches]:
+    """What :class:`FusedChain` takes: made of these, it has compiled the kernels for chains of any size."""
     down, up = (_Blank(TILE, TILE, device=device) for _ in range(2))
     links = [Link(down, "dropped relu" if drops else "relu"), Link(up, "linear")]
     groups = [([*down.parameters(), *up.parameters()], 1.0)]
     optimizer = Adam(groups, device) if is_adam else SGD(groups, device, momentum=0.9)
     rows = ResidentRows(torch.zeros(TILE, TILE, device=device), Scaling.identity())
     batches = row_batches(rows, batch_size=TILE, seed=0, stream="kernels")
-    FusedChain(links, optimizer, batches, factor=1.0, corruption=0.0, dropout=0.0).close()
+    return links, optimizer, batches
 
 
 class _Blank(nn.Linear):

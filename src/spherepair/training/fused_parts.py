@@ -72,7 +72,8 @@ def compile_together(launches: Sequence[Launch]) -> None:
         once |= {launch.signature(): launch for launch in empty}
     device = launches[0].arguments[0].device
     with ThreadPoolExecutor(len(once)) as pool:
-        for compiled in [pool.submit(launch.compile, device) for launch in once.values()]:
+        # The last one, which moves the weights, takes longest.
+        for compiled in [pool.submit(launch.compile, device) for launch in reversed(once.values())]:
             compiled.result()
 
 
