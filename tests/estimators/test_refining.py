@@ -48,6 +48,22 @@ def test_refine_is_much_shorter_than_fit(trained: SpherePair, pairs: Any) -> Non
     assert len(trained.history_) - n_fit == 8
 
 
+@pytest.mark.parametrize(
+    ("n_pairs", "max_epochs", "n_epochs"),
+    [
+        (0, 60, 8),
+        (1_000, 60, 8),
+        (5_120, 60, 8),
+        (7_000, 60, 6),
+        (10_500, 60, 4),
+        (1_000_000, 60, 4),
+        (500, 8, 2),
+    ],
+)
+def test_refinements_of_many_pairs_have_fewer_epochs(n_pairs: int, max_epochs: int, n_epochs: int) -> None:
+    assert SpherePair(10, max_epochs=max_epochs)._refine_epochs(n_pairs) == n_epochs
+
+
 def test_refine_with_nothing_new_keeps_the_clusters(trained: SpherePair, y: Any, pairs: Any) -> None:
     before = trained.labels_
     assert clustering_accuracy(before, trained.refine(pairs).labels_) == 1.0

@@ -222,7 +222,7 @@ class DeepConstrainedClusterer(
         seed = derive_seed(self._seed, REFINE_STAGE, len(pairs))
         network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
         job = Job(rows, pairs, network, Session(network, self._hardware, seed, monitors=self._monitors()))
-        self._train(job, REFINE_STAGE, self._refine_epochs(), resolve_stopping("fixed"))
+        self._train(job, REFINE_STAGE, self._refine_epochs(len(pairs)), resolve_stopping("fixed"))
         job.session.history = [*self.history_, *job.session.history]
         self._finish(job, before=self.labels_)
         return self
@@ -384,7 +384,7 @@ class DeepConstrainedClusterer(
         monitor = resolve_progress(self.progress)
         return [] if monitor is None else [monitor]
 
-    def _refine_epochs(self) -> int:
+    def _refine_epochs(self, n_pairs: int) -> int:
         return max(1, min(REFINE_EPOCHS, int(self.max_epochs) // 4))
 
     # What scikit-learn asks for.

@@ -49,6 +49,8 @@ from spherepair.training.stopping import StoppingRule
 
 #: Dimensions of the embedding when the number of clusters is unknown: room for about 30 clusters.
 ROOMY_DIM = 32
+#: Steps of a refinement that are enough, and how often it shows every pair at least.
+REFINE_STEPS, LEAST_REFINE_EPOCHS = 160, 4
 
 
 class SpherePair(EmbeddingClusterer):
@@ -351,6 +353,12 @@ class SpherePair(EmbeddingClusterer):
             return int(self.min_steps)
         n_passes = (int(self.min_steps) - 1) * pairs_per_step // n_pairs + 1
         return -(-n_passes * n_pairs // pairs_per_step)
+
+    def _refine_epochs(self, n_pairs: int) -> int:
+        """Fewer where epochs are long: some steps are enough, as long as every pair is seen a few times."""
+        n_steps = self._steps_per_epoch(n_pairs, min(self.batch_size, n_pairs))
+        enough = max(LEAST_REFINE_EPOCHS, -(-REFINE_STEPS // n_steps))
+        return min(super()._refine_epochs(n_pairs), enough)
 
     def _rows_per_step(self, n_rows: int, n_steps: int) -> int:
         if self.reconstruction_rows == "all":
