@@ -3,9 +3,9 @@
     PYTHONPATH=src SPHEREPAIR_DATA=folder python bench/goals.py --seeds 0 1 2 --stages
 
 FashionMNIST: the paper's whole protocol with 10,000 pairs, default settings with 10,000 (also without what
-rows without pairs add) and with 1,000 pairs, ``refine`` with 500 more, labels of rows never seen. Whatever is
-compiled or captured on the way counts; the first seed of a fresh process is the honest one. ``--stages`` adds
-the time of each stage.
+rows without pairs add) and with 1,000 pairs, ``refine`` with 500 more beside fitting again, labels of rows
+never seen. Whatever is compiled or captured on the way counts; the first seed of a fresh process is the
+honest one. ``--stages`` adds the time of each stage.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import clone
 
 from spherepair import Constraints, SpherePair
 from spherepair.datasets import load_dataset
@@ -94,12 +95,15 @@ def main() -> None:
         report(title, scores, seconds)
     if model is not None and "refine" in args.jobs:
         more = Constraints.from_labels(data.y_train, 500, random_state=10_000)
+        again = clone(model)
         _, took = timed(lambda: model.refine(more))
-        report(
-            "refine with 500 more",
-            [100 * clustering_accuracy(data.y_test, model.predict(data.X_test))],
-            [took],
-        )
+        _, took_again = timed(lambda: again.fit(data.X_train, constraints=model.constraints_))
+        for title, fitted, seconds in [
+            ("refine with 500 more", model, took),
+            ("fit again with them", again, took_again),
+        ]:
+            report(title, [100 * clustering_accuracy(data.y_test, fitted.predict(data.X_test))], [seconds])
+        print(f"{'refine':28s} {took_again / took:.1f} times as fast as fitting again")
     if model is not None and "predict" in args.jobs:
         rows = np.tile(data.X_test, (20, 1))
         kinds = {"float32": rows, "bytes": rows.astype(np.uint8)}
