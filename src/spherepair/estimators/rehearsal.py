@@ -70,6 +70,8 @@ def rehearsing(estimator: SpherePair, job: Job) -> Iterator[None]:
 
 
 def _is_of_use(estimator: SpherePair, job: Job) -> bool:
+    if job.session.hardware.precision != "mixed" or not job.rows.is_resident:
+        return False
     n_numbers = N_ROWS * job.rows.n_features + sum(p.numel() for p in job.network.parameters())
     if len(job.pairs) == 0 or job.rows.n_rows < N_ROWS or n_numbers > MOST_NUMBERS:
         return False
