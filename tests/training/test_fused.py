@@ -305,7 +305,9 @@ def test_kernels_are_made_ready_ahead_of_their_first_use(
     monkeypatch.setattr(runtime.cache, "triton_key", lambda: seen.update(["key"]))
     monkeypatch.setattr(type(runtime.driver), "active", property(lambda _: seen.update(["driver"])))
     monkeypatch.setattr(fused, "FusedChain", Compiled)
-    for _ in range(2):  # the second fit of a process finds all that there
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    for has_cuda_begun in (False, True):  # the second fit of a process finds all that there
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda has_begun=has_cuda_begun: has_begun)
         chain.load_kernels_ahead(device, precision, kernels)
         chain.wait_for_kernels()
     assert seen == dict.fromkeys(asked, 1)

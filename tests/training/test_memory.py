@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -107,3 +109,14 @@ def test_rows_pass_page_locked_memory_in_pieces(table, monkeypatch):
         assert torch.equal(staging.send(given), given)
     assert sum(filled) == 2 * len(table)
     assert max(filled) * table[:1].nbytes <= max(200, table[:1].nbytes)
+
+
+def test_page_locked_memory_is_kept_for_each_thread(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(rows_module, "_kept", rows_module._OfThread())
+    gpu, other = torch.device("cuda", 0), torch.device("cuda", 1)
+    mine = rows_module._staging(gpu)
+    assert rows_module._staging(gpu) is mine
+    assert rows_module._staging(other) is not mine
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(rows_module._staging, gpu).result() is not mine

@@ -7,13 +7,15 @@ sums are matrix products too, and rows are taken in chunks, so memory does not g
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-#: Entries of a chunk's distance matrix; 2**23 floats are 32 MiB.
-CHUNK_ENTRIES = 2**23
+#: Entries of a chunk's distance matrix, by kind of device: 128 MiB on a GPU, which is through with small ones
+#: before Python has asked for the next, and 32 MiB elsewhere.
+CHUNK_ENTRIES = {"cuda": 2**25, "cpu": 2**23}
 #: Above this number of rows the restarts compete on a random sample and the winner goes on with all.
 CONTEST_ROWS = {"cuda": 65_536, "cpu": 16_384}
 #: At least so many rows for each cluster in that sample.
@@ -86,31 +88,39 @@ def _plus_plus(x: Tensor, n_clusters: int, n_init: int, generator: torch.Generat
 def _lloyd(x: Tensor, centers: Tensor, max_iter: int, threshold: float) -> tuple[Tensor, Tensor]:
     """Move the centres of all restarts until none of them moves any more."""
     for _ in range(max_iter):
-        sums, counts, _ = _assign_and_sum(x, centers)
+        sums, counts = _sums(x, centers)
         # An empty cluster keeps its centre; the competition between restarts weeds it out.
         moved = torch.where(counts[..., None] > 0, sums / counts.clamp(min=1)[..., None], centers)
         shift = (moved - centers).square().sum(dim=(1, 2))
         centers = moved
         if bool((shift <= threshold).all()):
             break
-    _, _, inertia = _assign_and_sum(x, centers)
-    return centers, inertia
+    return centers, _inertia(x, centers)
 
 
-def _assign_and_sum(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums (R, K, D) and counts (R, K) of the rows nearest to each centre, and inertia (R,)."""
-    n_init, n_clusters, n_dims = centers.shape
-    flat = centers.reshape(-1, n_dims)
+def _sums(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums (R, K, D) and counts (R, K) of the rows nearest to each centre."""
+    sums, counts = torch.zeros_like(centers), torch.zeros_like(centers[..., 0])
+    for chunk, score in _scores(x, centers):
+        nearest = score.max(dim=2, keepdim=True).indices  # faster than argmax
+        one_hot = torch.zeros_like(score).scatter_(2, nearest, 1.0).view(len(chunk), -1)
+        sums += (one_hot.T @ chunk).view(sums.shape)
+        counts += one_hot.sum(dim=0).view(counts.shape)
+    return sums, counts
+
+
+def _inertia(x: Tensor, centers: Tensor) -> Tensor:
+    """Mean squared distance (R,) of the rows to the nearest centre."""
+    gain = torch.zeros(len(centers), device=x.device, dtype=torch.float64)
+    for _, score in _scores(x, centers):
+        gain += score.max(dim=2).values.sum(dim=0, dtype=torch.float64)
+    return (x.square().sum(dtype=torch.float64) - 2 * gain) / len(x)
+
+
+def _scores(x: Tensor, centers: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Chunks of rows (m, D) and their scores (m, R, K): greatest for the nearest centre of each restart."""
+    flat = centers.reshape(-1, centers.shape[-1])
     half_square = flat.square().sum(dim=1) / 2
-    sums, counts = torch.zeros_like(flat), torch.zeros_like(half_square)
-    gain = torch.zeros(n_init, device=x.device, dtype=torch.float64)
-    for chunk in torch.split(x, max(1, CHUNK_ENTRIES // len(flat))):
-        score = torch.addmm(-half_square, chunk, flat.T).view(len(chunk), n_init, n_clusters)
-        best = score.max(dim=2)
-        one_hot = torch.zeros_like(score).scatter_(2, best.indices[..., None], 1.0).view(len(chunk), -1)
-        sums += one_hot.T @ chunk
-        counts += one_hot.sum(dim=0)
-        gain += best.values.sum(dim=0, dtype=torch.float64)
-    total = x.square().sum(dtype=torch.float64)
-    shape = (n_init, n_clusters)
-    return sums.view(centers.shape), counts.view(shape), (total - 2 * gain) / len(x)
+    entries = CHUNK_ENTRIES.get(x.device.type, CHUNK_ENTRIES["cpu"])
+    for chunk in torch.split(x, max(1, entries // len(flat))):
+        yield chunk, torch.addmm(-half_square, chunk, flat.T).view(len(chunk), *centers.shape[:2])

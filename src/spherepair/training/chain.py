@@ -134,8 +134,9 @@ def load_kernels_ahead(
     is_gpu = str(device).startswith(("auto", "cuda"))
     if not is_gpu or precision != "auto" or not torch.cuda.device_count() or find_spec("triton") is None:
         return
-    if str(device) in ("auto", "cuda") and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        device = f"cuda:{torch.cuda.current_device()}"  # each thread has its own
+    if str(device) in ("auto", "cuda"):
+        has_begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        device = f"cuda:{torch.cuda.current_device() if has_begun else 0}"  # each thread has its own
     with _beginning:
         key = str(device), repr(chain)
         if key not in _ahead:

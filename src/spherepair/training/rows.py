@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from threading import local
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,7 +78,7 @@ class StreamedRows:
         self.device = device
         self.index_device = torch.device("cpu")
         self._scale = scaling.on(device)
-        self._staging = _Staging(device) if device.type == "cuda" else None
+        self._staging = _staging(device) if device.type == "cuda" else None
 
     def gather(self, index: Tensor) -> Tensor:
         """Rows at ``index``, densified and moved to the device."""
@@ -129,6 +130,26 @@ class _Staging:
             self._buffers[self._turn] = _page_locked(piece.nbytes)
         buffer = self._buffers[self._turn][: piece.nbytes]
         return buffer.view(piece.dtype).view(piece.shape).copy_(piece)
+
+
+class _OfThread(local):
+    """Buffers of a thread for as long as it lives: locking the pages takes as long as sending 100 MB.
+
+    torch keeps page-locked memory as well, but forgets it with every capture.
+    """
+
+    def __init__(self) -> None:
+        self.by_gpu: dict[int, _Staging] = {}
+
+
+_kept = _OfThread()
+
+
+def _staging(device: torch.device) -> _Staging:
+    gpu = torch.cuda.current_device() if device.index is None else device.index
+    if gpu not in _kept.by_gpu:
+        _kept.by_gpu[gpu] = _Staging(torch.device("cuda", gpu))
+    return _kept.by_gpu[gpu]
 
 
 def _page_locked(n_bytes: int) -> Tensor:
