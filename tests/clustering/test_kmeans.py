@@ -42,8 +42,8 @@ def test_the_same_generator_gives_the_same_centres():
 
 def test_chunks_and_the_contest_on_a_sample_give_the_same_clusters(monkeypatch):
     X, y = make_blobs(3000, centers=6, n_features=5, cluster_std=0.5, random_state=0)
-    monkeypatch.setitem(kmeans_module.CHUNK_ENTRIES, "cpu", 500)
-    monkeypatch.setitem(kmeans_module.CONTEST_ROWS, "cpu", 400)
+    monkeypatch.setattr(kmeans_module, "CHUNK_ENTRIES", 500)
+    monkeypatch.setattr(kmeans_module, "CONTEST_ROWS", 400)
     x = torch.from_numpy(X.astype(np.float32))
     centers = kmeans(x, 6, generator=generator()).centers
     assert adjusted_rand_score(y, torch.cdist(x, centers).argmin(dim=1)) == 1.0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,28 @@ def test_refine_is_much_shorter_than_fit(trained: SpherePair, pairs: Any) -> Non
 )
 def test_refinements_of_many_pairs_have_fewer_epochs(n_pairs: int, max_epochs: int, n_epochs: int) -> None:
     assert SpherePair(10, max_epochs=max_epochs)._refine_epochs(n_pairs) == n_epochs
+
+
+@pytest.mark.parametrize(("wrong", "factor"), [(0.0, 0.3), (0.1, 0.3), (0.2, 0.6), (1 / 3, 1.0), (0.9, 1.0)])
+def test_the_more_of_the_new_pairs_is_wrong_the_larger_the_steps(wrong: float, factor: float) -> None:
+    model = SpherePair(10, learning_rate=0.01)
+    assert model._refine_recipe(wrong) == replace(model._recipe(), learning_rate=pytest.approx(0.01 * factor))
+
+
+def test_what_is_wrong_of_the_new_pairs_is_known_from_the_labels(trained: SpherePair, y: Any) -> None:
+    right = Constraints.from_labels(y, 60, random_state=5)
+    turned = Constraints.from_arrays(right.left, right.right, ~right.is_must_link)
+    seen = []
+
+    class Spy(SpherePair):
+        def _refine_recipe(self, wrong: float) -> Any:
+            seen.append(wrong)
+            return super()._refine_recipe(wrong)
+
+    trained.__class__ = Spy
+    share = 1.0 - trained.score_pairs(right)
+    trained.refine(right, on_conflict="keep").refine(right[:0]).refine(turned, on_conflict="keep")
+    assert seen == [pytest.approx(share), 0.0, pytest.approx(1.0, abs=0.05)]
 
 
 def test_refine_with_nothing_new_keeps_the_clusters(trained: SpherePair, y: Any, pairs: Any) -> None:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: Entries of a chunk's distance matrix, by kind of device: 128 MiB on a GPU, which is through with small ones
-#: before Python has asked for the next, and 32 MiB elsewhere.
-CHUNK_ENTRIES = {"cuda": 2**25, "cpu": 2**23}
+#: Entries of a chunk's distance matrix; 2**23 floats are 32 MiB.
+CHUNK_ENTRIES = 2**23
 #: Above this number of rows the restarts compete on a random sample and the winner goes on with all.
-CONTEST_ROWS = {"cuda": 65_536, "cpu": 16_384}
+CONTEST_ROWS = 16_384
 #: At least so many rows for each cluster in that sample.
 ROWS_PER_CLUSTER = 100
 
@@ -60,7 +59,7 @@ def kmeans(
     """
     threshold = tol * float(x.var(dim=0, unbiased=False).mean())
     contest = x
-    most = max(CONTEST_ROWS.get(x.device.type, CONTEST_ROWS["cpu"]), ROWS_PER_CLUSTER * n_clusters)
+    most = max(CONTEST_ROWS, ROWS_PER_CLUSTER * n_clusters)
     if len(x) > most:
         contest = x[torch.randperm(len(x), generator=generator, device=x.device)[:most]]
     centers = _plus_plus(contest, n_clusters, n_init, generator)  # (R, K, D)
@@ -121,6 +120,5 @@ def _scores(x: Tensor, centers: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Chunks of rows (m, D) and their scores (m, R, K): greatest for the nearest centre of each restart."""
     flat = centers.reshape(-1, centers.shape[-1])
     half_square = flat.square().sum(dim=1) / 2
-    entries = CHUNK_ENTRIES.get(x.device.type, CHUNK_ENTRIES["cpu"])
-    for chunk in torch.split(x, max(1, entries // len(flat))):
+    for chunk in torch.split(x, max(1, CHUNK_ENTRIES // len(flat))):
         yield chunk, torch.addmm(-half_square, chunk, flat.T).view(len(chunk), *centers.shape[:2])

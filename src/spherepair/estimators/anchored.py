@@ -31,7 +31,7 @@ from spherepair.networks import build_autoencoder
 from spherepair.networks.clustered import ClusteredAutoencoder
 from spherepair.training.batches import Batch
 from spherepair.training.embedding import map_rows_on_device
-from spherepair.training.engine import TrainingState
+from spherepair.training.engine import Recipe, TrainingState
 from spherepair.training.hardware import Hardware
 from spherepair.training.pretraining import pretrain
 from spherepair.training.randomness import torch_generator
@@ -141,7 +141,7 @@ class SelfTrainingClusterer(AnchoredClusterer):
         generator = torch_generator(self._seed, "centres", device=z.device)
         network.centers.copy_(kmeans(z, int(self.n_clusters), generator=generator).centers)
 
-    def _train(self, job: Job, stage: str, max_epochs: int, stopping: StoppingRule) -> None:
+    def _train(self, job: Job, stage: str, recipe: Recipe, max_epochs: int, stopping: StoppingRule) -> None:
         if self.stopping == "stable-labels" and isinstance(stopping, StableLabels):
             stopping = StableLabels(min_epochs=self._least_epochs)
-        super()._train(job, stage, max_epochs, stopping)
+        super()._train(job, stage, recipe, max_epochs, stopping)

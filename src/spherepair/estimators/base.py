@@ -130,7 +130,7 @@ class DeepConstrainedClusterer(
         self._start(table)
         job = self._prepare(table, pairs, checkpoint if checkpoint is not None else self.checkpoint)
         self._pretrain(job)
-        self._train(job, PAIRS_STAGE, self.max_epochs, resolve_stopping(self.stopping))
+        self._train(job, PAIRS_STAGE, self._recipe(), self.max_epochs, resolve_stopping(self.stopping))
         self._finish(job)
         return self
 
@@ -222,7 +222,8 @@ class DeepConstrainedClusterer(
         seed = derive_seed(self._seed, REFINE_STAGE, len(pairs))
         network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
         job = Job(rows, pairs, network, Session(network, self._hardware, seed, monitors=self._monitors()))
-        self._train(job, REFINE_STAGE, self._refine_epochs(len(pairs)), resolve_stopping("fixed"))
+        recipe = self._refine_recipe(1.0 - self.score_pairs(new) if len(new) > 0 else 0.0)
+        self._train(job, REFINE_STAGE, recipe, self._refine_epochs(len(pairs)), resolve_stopping("fixed"))
         job.session.history = [*self.history_, *job.session.history]
         self._finish(job, before=self.labels_)
         return self
@@ -261,6 +262,10 @@ class DeepConstrainedClusterer(
 
     def _recipe(self) -> Recipe:
         return Recipe(learning_rate=self.learning_rate, clip_norm=CLIP_NORM)
+
+    def _refine_recipe(self, wrong: float) -> Recipe:
+        """For new pairs of which the labels have that share wrong."""
+        return self._recipe()
 
     def _embed(self, network: Any, x: Tensor) -> Tensor:
         """Rows (n, n_features) to embeddings (n, embedding_dim) in float32."""
@@ -320,14 +325,14 @@ class DeepConstrainedClusterer(
         session = Session(network, self._hardware, self._seed, checkpoint=saved, monitors=self._monitors())
         return Job(rows, pairs, network, session)
 
-    def _train(self, job: Job, stage: str, max_epochs: int, stopping: StoppingRule) -> None:
+    def _train(self, job: Job, stage: str, recipe: Recipe, max_epochs: int, stopping: StoppingRule) -> None:
         if len(job.pairs) == 0 and self._needs_pairs:
             return
         job.session.run_stage(
             self._build_objective(job),
             self._sweeps(job, stage),
             stage=stage,
-            recipe=self._recipe(),
+            recipe=recipe,
             max_epochs=max_epochs,
             stopping=stopping,
             initialise=partial(self._initialise, job) if stage == PAIRS_STAGE else None,

@@ -95,7 +95,8 @@ def _trial(estimator: DeepConstrainedClusterer, job: Job, kept: Constraints, can
 def _score(estimator: DeepConstrainedClusterer, trial: Job, held_out: Constraints) -> float:
     """The share of the held-out pairs that the trial satisfies."""
     try:
-        estimator._train(trial, SEARCH_STAGE, estimator.max_epochs, resolve_stopping(estimator.stopping))
+        stopping = resolve_stopping(estimator.stopping)
+        estimator._train(trial, SEARCH_STAGE, estimator._recipe(), estimator.max_epochs, stopping)
     except TrainingDivergedError:
         return DIVERGED
     network = trial.network.eval()

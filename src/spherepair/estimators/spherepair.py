@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -42,7 +43,7 @@ from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, 
 from spherepair.networks import Autoencoder, build_autoencoder
 from spherepair.theory import valid_omega_range
 from spherepair.training.batches import Batches, PairTensors
-from spherepair.training.engine import Objective
+from spherepair.training.engine import Objective, Recipe
 from spherepair.training.pretraining import pretrain
 from spherepair.training.randomness import torch_generator
 from spherepair.training.stopping import StoppingRule
@@ -51,6 +52,9 @@ from spherepair.training.stopping import StoppingRule
 ROOMY_DIM = 32
 #: Steps of a refinement that are enough, and how often it shows every pair at least.
 REFINE_STEPS, LEAST_REFINE_EPOCHS = 160, 4
+#: The least rate of a refinement, against that of a fit, and the share of the new pairs that the model has
+#: wrong from which on it is the same.
+REFINE_RATE, MUCH_WRONG = 0.3, 1 / 3
 
 
 class SpherePair(EmbeddingClusterer):
@@ -353,6 +357,15 @@ class SpherePair(EmbeddingClusterer):
             return int(self.min_steps)
         n_passes = (int(self.min_steps) - 1) * pairs_per_step // n_pairs + 1
         return -(-n_passes * n_pairs // pairs_per_step)
+
+    def _refine_recipe(self, wrong: float) -> Recipe:
+        """A lower rate where there is little to change.
+
+        Adam has forgotten its moments, and its first steps at the full rate throw a trained network further
+        off than a few epochs bring it back.
+        """
+        factor = max(REFINE_RATE, min(1.0, wrong / MUCH_WRONG))
+        return replace(self._recipe(), learning_rate=factor * self.learning_rate)
 
     def _refine_epochs(self, n_pairs: int) -> int:
         """Fewer where epochs are long: some steps are enough, as long as every pair is seen a few times."""

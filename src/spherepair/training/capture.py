@@ -9,9 +9,8 @@ import torch
 
 logger = logging.getLogger(__name__)
 
-#: Steps that run eagerly first: libraries and optimiser states must be set up before a capture. An even
-#: number, so that graphs of two steps leave none over, which would want a graph of its own.
-WARM_UP_STEPS = 4
+#: Steps that run eagerly first: libraries and optimiser states must be set up before a capture.
+WARM_UP_STEPS = 2
 #: Other threads may go on using the GPU during a capture, as long as they do not wait for all of it.
 CAPTURE_MODE = "thread_local"
 

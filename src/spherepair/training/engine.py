@@ -272,7 +272,7 @@ class _AutogradStep:
     """Gather, forward, backward, clip, update; sums of the terms stay on the device."""
 
     # Capturing one takes as long as eight of them take on the GPU, and launching a graph next to nothing.
-    steps_per_graph = 2
+    steps_per_graph = 1
 
     def __init__(self, batches: Batches, state: TrainingState, recipe: Recipe, hardware: Hardware) -> None:
         self._passes = state.passes
