@@ -201,6 +201,9 @@ class DeepConstrainedClusterer(
     def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str | None = None) -> Self:
         """Go on from here with more pairs: a short training from the present weights.
 
+        It stays near the solution it has. When pairs have grown by a tenth or more, fitting again may find a
+        better one.
+
         Parameters
         ----------
         constraints : Constraints
