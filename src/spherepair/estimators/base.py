@@ -225,7 +225,7 @@ class DeepConstrainedClusterer(
         seed = derive_seed(self._seed, REFINE_STAGE, len(pairs))
         network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
         job = Job(rows, pairs, network, Session(network, self._hardware, seed, monitors=self._monitors()))
-        recipe = self._refine_recipe(1.0 - self.score_pairs(new) if len(new) > 0 else 0.0)
+        recipe = self._refine_recipe(wrong=1.0 - self.score_pairs(new))
         self._train(job, REFINE_STAGE, recipe, self._refine_epochs(len(pairs)), resolve_stopping("fixed"))
         job.session.history = [*self.history_, *job.session.history]
         self._finish(job, before=self.labels_)
