@@ -9,6 +9,7 @@ from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import adjusted_rand_score
 
+from spherepair.clustering import assigners
 from spherepair.clustering import kmeans as kmeans_module
 from spherepair.clustering.assigners import (
     Assignment,
@@ -66,7 +67,16 @@ def test_assigners_find_separated_clusters(clustering, sphere):
     found = resolve_assigner(clustering).assign(embedding, 4, seed=0)
     assert adjusted_rand_score(y, found.labels) == 1.0
     np.testing.assert_allclose(np.linalg.norm(found.centers, axis=1), 1.0, rtol=1e-5)
-    assert (nearest_center(embedding, found.centers) == found.labels).all()
+    assert (nearest_center(torch.from_numpy(embedding), found.centers) == found.labels).all()
+
+
+def test_rows_are_given_to_their_centres_in_chunks(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, centers = (rng.normal(size=(n, 5)).astype(np.float32) for n in (1003, 7))
+    whole = nearest_center(torch.from_numpy(x), centers)
+    monkeypatch.setattr(assigners, "CHUNK_ENTRIES", 100)
+    assert np.array_equal(nearest_center(torch.from_numpy(x), centers), whole)
+    assert np.array_equal(whole, np.linalg.norm(x[:, None] - centers, axis=2).argmin(axis=1))
 
 
 def test_noise_of_a_clusterer_stays_noise(sphere):

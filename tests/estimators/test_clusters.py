@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.mixture import GaussianMixture
 
 from spherepair import Constraints, SpherePair
 from spherepair.errors import InvalidParameterError
+from spherepair.estimators import embedding
 
 
 def test_kmeans_predicts_the_labels_of_training_rows(fitted: SpherePair, X: Any) -> None:
@@ -18,6 +20,22 @@ def test_kmeans_predicts_the_labels_of_training_rows(fitted: SpherePair, X: Any)
 def test_predicted_centres_have_the_smallest_angle(fitted: SpherePair, X: Any) -> None:
     angles = np.arccos(np.clip(fitted.transform(X) @ fitted.cluster_centers_.T, -1, 1))
     assert np.array_equal(fitted.predict(X), angles.argmin(axis=1))
+
+
+def test_labels_of_new_rows_do_not_look_at_those_of_the_fit(fitted: SpherePair, X: Any) -> None:
+    without = copy.copy(fitted)
+    without.embedding_ = None
+    assert np.array_equal(without.predict(X[:1]), fitted.labels_[:1])
+
+
+def test_probabilities_do_not_depend_on_blocks_of_rows(
+    fitted: SpherePair, X: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets = fitted.embedding_ - fitted.cluster_centers_[fitted.labels_]
+    assert fitted._cloud_variance() == pytest.approx(np.square(offsets).mean(), rel=1e-5)
+    expected = fitted.predict_proba(X)
+    monkeypatch.setattr(embedding, "VARIANCE_ROWS", 7)
+    np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_clusters", [1, 2, 3, 5])

@@ -76,6 +76,15 @@ def test_global_switches_of_torch_are_put_back(make: Any, X: Any, pairs: Any) ->
     assert global_switches() == before
 
 
+@pytest.mark.parametrize(("is_fast", "precision"), [(True, "bfloat16"), (False, "float32")])
+def test_a_processor_takes_bfloat16_where_that_is_fast(
+    monkeypatch: pytest.MonkeyPatch, is_fast: bool, precision: str
+) -> None:
+    monkeypatch.setattr(hardware, "has_amx", lambda: is_fast)
+    assert hardware.choose_hardware("cpu").precision == precision
+    assert hardware.choose_hardware("cpu", "float32").precision == "float32"
+
+
 @pytest.mark.parametrize("is_lacking", [True, False])
 def test_bfloat16_goes_without_onednn_where_the_processor_has_none(
     monkeypatch: pytest.MonkeyPatch, is_lacking: bool

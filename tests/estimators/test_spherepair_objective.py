@@ -196,6 +196,15 @@ def test_further_terms_stand_beside_those_of_the_paper_while_training():
         assert torch.equal(term, terms[name])
 
 
+def test_both_ends_of_pairs_and_the_rows_pass_the_encoder_at_once():
+    objective = make_objective(one=Counting(2.0)).train()
+    passed = []
+    objective.network.encoder.register_forward_hook(lambda _, given, z: passed.append(len(given[0])))
+    objective.network.decoder.register_forward_hook(lambda _, given, x: passed.append(len(given[0])))
+    objective.terms(make_batch(objective))
+    assert passed == [5 + 5 + 4, 4]  # only the rows are decoded
+
+
 def test_the_objective_as_a_whole_is_without_further_terms():
     """Rules that watch it stop by the pairs and the rows, as in the paper."""
     objective = make_objective(one=Counting(2.0)).eval()

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
+from torch import Tensor
 
-from spherepair.clustering.kmeans import kmeans
+from spherepair.clustering.kmeans import CHUNK_ENTRIES, kmeans
 from spherepair.errors import InvalidParameterError, MissingDependencyError
 
 Floats = NDArray[np.float32]
@@ -55,7 +56,7 @@ class KMeansAssigner:
         found = kmeans(rows, n_clusters, generator=generator, n_init=self.n_init)
         centers = found.centers.cpu().numpy()
         centers = unit_rows(centers) if self.spherical else centers
-        return Assignment(nearest_center(embedding, centers), centers)
+        return Assignment(nearest_center(rows, centers), centers)
 
 
 @dataclass(frozen=True)
@@ -155,10 +156,16 @@ def keep_numbers(found: Assignment, before: Labels) -> Assignment:
     return Assignment(labels, found.centers[np.argsort(number)])
 
 
-def nearest_center(embedding: Floats, centers: Floats) -> Labels:
-    """Position of the centre nearest to each embedding; among unit vectors that of the smallest angle."""
-    half_square = np.square(centers).sum(axis=1) / 2
-    return np.asarray((embedding @ centers.T - half_square).argmax(axis=1), dtype=np.int64)
+def nearest_center(embedding: Tensor, centers: Floats) -> Labels:
+    """Position of the centre nearest to each embedding; among unit vectors that of the smallest angle.
+
+    On the device of the embedding, a chunk of rows at a time.
+    """
+    placed = torch.from_numpy(centers).to(embedding.device)
+    half_square = placed.square().sum(dim=1) / 2
+    chunks = torch.split(embedding, max(1, CHUNK_ENTRIES // len(centers)))
+    nearest = [torch.addmm(-half_square, chunk, placed.T).argmax(dim=1) for chunk in chunks]
+    return np.asarray(torch.cat(nearest).cpu().numpy(), dtype=np.int64)
 
 
 def mean_centers(embedding: Floats, labels: Labels, *, spherical: bool = True) -> Floats:

@@ -149,9 +149,9 @@ class DeepConstrainedClusterer(
         -------
         labels : ndarray of shape (n,)
         """
-        network, logits = self._fitted_network(), self._membership_logits()
+        network, closeness = self._fitted_network(), self._closeness()
         labels: NDArray[np.int64] = self._map(
-            X, lambda x: logits(self._embed(network, x)).argmax(dim=1), dtype=np.int64
+            X, lambda x: closeness(self._embed(network, x)).argmax(dim=1), dtype=np.int64
         )
         return labels
 
@@ -282,6 +282,10 @@ class DeepConstrainedClusterer(
     def _membership_logits(self) -> Logits:
         """How probable each cluster is, given an embedding, after fit."""
         raise NotImplementedError
+
+    def _closeness(self) -> Logits:
+        """Greatest for the most probable cluster; to be had for less than how probable it is by some."""
+        return self._membership_logits()
 
     # The steps of fit.
 

@@ -23,7 +23,11 @@ from spherepair.estimators.parameters import (
     embedding_size,
 )
 from spherepair.training.randomness import derive_seed
+from spherepair.training.rows import blocks
 from spherepair.training.stopping import LABELS, resolve_stopping
+
+#: Rows whose distances to their centres are held at once.
+VARIANCE_ROWS = 2**18
 
 
 class EmbeddingClusterer(DeepConstrainedClusterer):
@@ -111,18 +115,28 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         to their own centres per dimension. On the sphere that is a mixture of von Mises-Fisher
         distributions of one concentration; the most probable cluster is the nearest in any case.
         """
+        closeness = self._closeness()
+        precision = 1.0 / max(self._cloud_variance(), torch.finfo(torch.float32).tiny)
+        return lambda z: precision * closeness(z)
+
+    def _closeness(self) -> Logits:
+        """Minus half the squared distance to each centre, but for |z|², which is the same for all."""
         check_is_fitted(self)
         centers = torch.from_numpy(self.cluster_centers_).to(self._hardware.device)
-        precision = 1.0 / max(self._cloud_variance(), torch.finfo(torch.float32).tiny)
+        half_square = centers.square().sum(dim=1) / 2
 
-        def logits(z: Tensor) -> Tensor:
-            # |z|² is the same for all clusters and left out.
+        def closeness(z: Tensor) -> Tensor:
             with torch.autocast(z.device.type, enabled=False):
-                return precision * torch.addmm(-centers.square().sum(dim=1) / 2, z, centers.T)
+                return torch.addmm(-half_square, z, centers.T)
 
-        return logits
+        return closeness
 
     def _cloud_variance(self) -> float:
-        kept = self.labels_ >= 0
-        offsets = self.embedding_[kept] - self.cluster_centers_[self.labels_[kept]]
-        return float(np.mean(np.square(offsets), dtype=np.float64))
+        total, n_kept = 0.0, 0
+        for start, stop in blocks(len(self.labels_), VARIANCE_ROWS):
+            labels = self.labels_[start:stop]
+            kept = labels >= 0
+            offsets = self.embedding_[start:stop][kept] - self.cluster_centers_[labels[kept]]
+            total += float(np.square(offsets).sum(dtype=np.float64))
+            n_kept += offsets.size
+        return total / max(1, n_kept)
