@@ -53,6 +53,18 @@ def fit_and_label(model: SpherePair, data: Any, pairs: Constraints) -> np.ndarra
     return model.fit(data.X_train, constraints=pairs).predict(data.X_test)
 
 
+def refine_and_fit_again(model: SpherePair, data: Any, seed: int) -> list[tuple[float, float]]:
+    """Test accuracy and seconds of both, with 500 more pairs."""
+    more = Constraints.from_labels(data.y_train, 500, random_state=10_000 + seed)
+    again = clone(model)
+    _, took = timed(lambda: model.refine(more))
+    _, took_again = timed(lambda: again.fit(data.X_train, constraints=model.constraints_))
+    return [
+        (100 * clustering_accuracy(data.y_test, fitted.predict(data.X_test)), seconds)
+        for fitted, seconds in ((model, took), (again, took_again))
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -78,33 +90,31 @@ def main() -> None:
         ("plain", "without further terms, 10k", partial(SpherePair, **PLAIN), 10_000),
         ("few", "default, 1k pairs", SpherePair, 1000),
     ]
-    model = None
+    models: list[SpherePair] = []
     for job, title, build, n_pairs in jobs:
         if job not in args.jobs:
             continue
         scores, seconds = [], []
+        models = models if job in ("few", "plain") else []
         for seed in args.seeds:
             pairs = Constraints.from_labels(data.y_train, n_pairs, random_state=seed)
             fresh = build(10, random_state=seed, progress=False)
             labels, took = timed(lambda fresh=fresh, pairs=pairs: fit_and_label(fresh, data, pairs))
             scores.append(100 * clustering_accuracy(data.y_test, labels))
             seconds.append(took)
-            model = model if job in ("few", "plain") else fresh
+            models += [] if job in ("few", "plain") else [fresh]
             if args.stages:
                 print(f"  seed {seed}: {stages(fresh)}", flush=True)
         report(title, scores, seconds)
-    if model is not None and "refine" in args.jobs:
-        more = Constraints.from_labels(data.y_train, 500, random_state=10_000)
-        again = clone(model)
-        _, took = timed(lambda: model.refine(more))
-        _, took_again = timed(lambda: again.fit(data.X_train, constraints=model.constraints_))
-        for title, fitted, seconds in [
-            ("refine with 500 more", model, took),
-            ("fit again with them", again, took_again),
-        ]:
-            report(title, [100 * clustering_accuracy(data.y_test, fitted.predict(data.X_test))], [seconds])
-        print(f"{'refine':28s} {took_again / took:.1f} times as fast as fitting again")
-    if model is not None and "predict" in args.jobs:
+    if models and "refine" in args.jobs:
+        both = [refine_and_fit_again(m, data, seed) for m, seed in zip(models, args.seeds, strict=True)]
+        for place, title in enumerate(("refine with 500 more", "fit again with them")):
+            scores, seconds = zip(*(of_seed[place] for of_seed in both), strict=True)
+            report(title, list(scores), list(seconds))
+        ratios = ", ".join(f"{again / took:.1f}" for (_, took), (_, again) in both)
+        print(f"{'refine':28s} {ratios} times as fast as fitting again")
+    if models and "predict" in args.jobs:
+        model = models[-1]
         rows = np.tile(data.X_test, (20, 1))
         kinds = {"float32": rows, "bytes": rows.astype(np.uint8)}
         if torch.cuda.is_available():
