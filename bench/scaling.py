@@ -3,8 +3,8 @@
     python bench/scaling.py --figure docs/images/scaling.png         # a quarter of an hour on two cores
     python bench/scaling.py --only pairs --largest 100000
 
-Small networks, so that what grows is seen and not the matrix products of one size. Rows for prediction
-come from a memory map on disk that is never loaded as a whole; its peak memory is printed.
+Small networks, so that what grows is seen and not the matrix products of one size. ``bench/memory_map.py``
+shows what memory labels of rows on disk take.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import torch
+from pyarrow import parquet
 
 from spherepair import Constraints, SpherePair, infer_n_clusters
+from spherepair.cli.tables import read_table
 from spherepair.clustering.kmeans import kmeans
+from spherepair.report import write_report
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.pretraining import JointPretraining
 
@@ -62,18 +66,25 @@ def fitted(X: np.ndarray, pairs: Constraints) -> tuple[SpherePair, Costs]:
 
 def over_rows(n: int) -> Costs:
     X, y = blobs(n, 16)
-    model, cost = fitted(X, Constraints.from_labels(y, 1000, random_state=0))
-    with tempfile.NamedTemporaryFile() as file:
-        stored = np.memmap(file.name, np.float32, "w+", shape=X.shape)
-        stored[:] = X
-        stored.flush()
-        del X, stored
-        rows = np.memmap(file.name, np.float32, "r", shape=(n, 16))
-        labels = seconds(lambda: model.predict(rows))
+    pairs = Constraints.from_labels(y, 1000, random_state=0)
+    model, cost = fitted(X, pairs)
     device = choose_hardware().device
     z = torch.from_numpy(model.embedding_).to(device)
-    found = seconds(lambda: kmeans(z, 10, generator=torch.Generator(device).manual_seed(0), n_init=2))
-    return {"epoch of pretraining": cost["pretraining"], "labels from a memory map": labels, "k-means": found}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.save(folder / "rows.npy", X)
+        parquet.write_table(pyarrow.table({f"x{i}": X[:, i] for i in range(16)}), folder / "rows.parquet")
+        rows = np.load(folder / "rows.npy", mmap_mode="r")
+        return {
+            "epoch of pretraining": cost["pretraining"],
+            "k-means": seconds(
+                lambda: kmeans(z, 10, generator=torch.Generator(device).manual_seed(0), n_init=2)
+            ),
+            "number of clusters": seconds(lambda: infer_n_clusters(model.embedding_, pairs, random_state=0)),
+            "labels from a memory map": seconds(lambda: model.predict(rows)),
+            "reading parquet": seconds(lambda: read_table(folder / "rows.parquet")),
+            "report": seconds(lambda: write_report(model, X, pairs, folder / "report.html")),
+        }
 
 
 def over_pairs(n: int) -> Costs:

@@ -57,7 +57,7 @@ class Watch:
 
         train, held = (map_rows(directions, rows, self._hardware) for rows in (self._rows, self._held))
         found = KMeansAssigner(10, self._hardware.device).assign(train, self._k, seed=0)
-        accuracy = clustering_accuracy(self._y, nearest_center(held, found.centers))
+        accuracy = clustering_accuracy(self._y, nearest_center(torch.from_numpy(held), found.centers))
         network.train()
         self.points.append({"epoch": state.epoch, "acc": accuracy, **state.records[-1]})
         self.spent += time.perf_counter() - started

@@ -46,8 +46,10 @@ def test_chunks_and_the_contest_on_a_sample_give_the_same_clusters(monkeypatch):
     monkeypatch.setattr(kmeans_module, "CHUNK_ENTRIES", 500)
     monkeypatch.setattr(kmeans_module, "CONTEST_ROWS", 400)
     x = torch.from_numpy(X.astype(np.float32))
-    centers = kmeans(x, 6, generator=generator()).centers
-    assert adjusted_rand_score(y, torch.cdist(x, centers).argmin(dim=1)) == 1.0
+    found = kmeans(x, 6, generator=generator())
+    distances = torch.cdist(x, found.centers)
+    assert adjusted_rand_score(y, distances.argmin(dim=1)) == 1.0
+    assert found.inertia == pytest.approx(distances.amin(dim=1).square().mean().item(), rel=1e-4)
 
 
 def test_duplicated_rows_do_not_break_the_start():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from spherepair import Constraints, SpherePair, load
 from spherepair.errors import InvalidConstraintsError, InvalidDataError
 from spherepair.metrics import clustering_accuracy
+from spherepair.training.session import Session
 
 
 @pytest.fixture
@@ -71,20 +73,31 @@ def test_the_more_of_the_new_pairs_is_wrong_the_larger_the_steps(wrong: float, f
     assert model._refine_recipe(wrong) == replace(model._recipe(), learning_rate=pytest.approx(0.01 * factor))
 
 
-def test_what_is_wrong_of_the_new_pairs_is_known_from_the_labels(trained: SpherePair, y: Any) -> None:
-    right = Constraints.from_labels(y, 60, random_state=5)
+def test_the_rate_of_a_refinement_follows_from_what_is_new_and_wrong(
+    trained: SpherePair, pairs: Any, y: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    run_stage = Session.run_stage
+
+    def spy(self: Session, *args: Any, **kwargs: Any) -> None:
+        rates.append(kwargs["recipe"].learning_rate / trained.learning_rate)
+        run_stage(self, *args, **kwargs)
+
+    monkeypatch.setattr(Session, "run_stage", spy)
+    right = Constraints.from_labels(y, 60, random_state=5) - pairs
     turned = Constraints.from_arrays(right.left, right.right, ~right.is_must_link)
-    seen = []
-
-    class Spy(SpherePair):
-        def _refine_recipe(self, wrong: float) -> Any:
-            seen.append(wrong)
-            return super()._refine_recipe(wrong)
-
-    trained.__class__ = Spy
-    share = 1.0 - trained.score_pairs(right)
-    trained.refine(right, on_conflict="keep").refine(right[:0]).refine(turned, on_conflict="keep")
-    assert seen == [pytest.approx(share), 0.0, pytest.approx(1.0, abs=0.05)]
+    assert trained.score_pairs(right) > 0.95
+    together = pairs[pairs.is_must_link]
+    refused = Constraints.from_pairs(cannot_link=np.column_stack([together.left, together.right]))
+    for given, policy in [
+        (right, "raise"),
+        (right[:0], "raise"),
+        (turned, "keep"),
+        (pairs | turned, "keep"),  # with the old ones beside the new
+        (refused, "drop"),  # none of them is taken
+    ]:
+        copy.deepcopy(trained).refine(given, trained._table, on_conflict=policy)
+    assert rates == pytest.approx([0.3, 0.3, 1.0, 1.0, 0.3])
 
 
 def test_refine_with_nothing_new_keeps_the_clusters(trained: SpherePair, y: Any, pairs: Any) -> None:

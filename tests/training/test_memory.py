@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -73,7 +73,8 @@ class Event:
     def __init__(self):
         self.is_pending = False
 
-    def record(self):
+    def record(self, stream):
+        assert stream == f"stream of {CPU.device}"  # that on which the copy is queued
         self.is_pending = True
 
     def synchronize(self):
@@ -101,22 +102,62 @@ def test_rows_pass_page_locked_memory_in_pieces(table, monkeypatch):
             return found
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
     monkeypatch.setattr(rows_module, "_page_locked", lambda n_bytes: torch.empty(n_bytes, dtype=torch.uint8))
     monkeypatch.setattr(rows_module, "STAGING_BYTES", 200)
     staging = Buffers(CPU.device)
     for _ in range(2):
         given = torch.from_numpy(table)
         assert torch.equal(staging.send(given), given)
+    assert all(len(buffer) <= 200 for buffer in staging._buffers)  # that of a larger row is not kept
     assert sum(filled) == 2 * len(table)
     assert max(filled) * table[:1].nbytes <= max(200, table[:1].nbytes)
 
 
-def test_page_locked_memory_is_kept_for_each_thread(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(rows_module, "_kept", rows_module._OfThread())
+class Staging:
+    """Tells who used it instead of sending anything."""
+
+    made: ClassVar[list[Staging]] = []
+
+    def __init__(self, device):
+        self.device, self.n_sent = device, 0
+        self.made.append(self)
+
+    def send(self, tensor):
+        self.n_sent += 1
+        return tensor
+
+
+@pytest.fixture
+def stagings(monkeypatch):
+    monkeypatch.setattr(Staging, "made", [])
+    monkeypatch.setattr(rows_module, "_Staging", Staging)
+    monkeypatch.setattr(rows_module, "_kept", {})
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    return Staging.made
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0"])
+def test_page_locked_memory_is_kept_for_the_next_table(name, stagings):
+    for _ in range(3):
+        source = StreamedRows(np.ones((4, 2), dtype=np.float32), Scaling.identity(), torch.device("cpu"))
+        source.device = torch.device(name)
+        source.block(0, 4)
+        source.block(0, 2)
+    assert [(staging.device.index, staging.n_sent) for staging in stagings] == [(0, 6)]
+
+
+def test_threads_do_not_share_page_locked_memory_and_one_of_them_keeps_it(stagings):
     gpu, other = torch.device("cuda", 0), torch.device("cuda", 1)
-    mine = rows_module._staging(gpu)
-    assert rows_module._staging(gpu) is mine
-    assert rows_module._staging(other) is not mine
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(rows_module._staging, gpu).result() is not mine
+    with rows_module._staging(gpu) as mine, rows_module._staging(gpu) as beside:
+        assert mine is not beside
+    with rows_module._staging(gpu) as again, rows_module._staging(other) as elsewhere:
+        assert again in (mine, beside)
+        assert elsewhere.device == other
+    assert len(rows_module._kept[0]) == 1
+
+
+def test_page_locked_memory_of_a_transfer_that_broke_off_is_not_used_again(stagings):
+    with pytest.raises(KeyboardInterrupt), rows_module._staging(torch.device("cuda", 0)):
+        raise KeyboardInterrupt
+    assert rows_module._kept[0] == []

@@ -201,8 +201,7 @@ class DeepConstrainedClusterer(
     def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str | None = None) -> Self:
         """Go on from here with more pairs: a short training from the present weights.
 
-        It stays near the solution it has. When pairs have grown by a tenth or more, fitting again may find a
-        better one.
+        It stays near the solution it has; fitting again may find a better one where the new pairs are many.
 
         Parameters
         ----------
@@ -225,7 +224,7 @@ class DeepConstrainedClusterer(
         seed = derive_seed(self._seed, REFINE_STAGE, len(pairs))
         network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
         job = Job(rows, pairs, network, Session(network, self._hardware, seed, monitors=self._monitors()))
-        recipe = self._refine_recipe(wrong=1.0 - self.score_pairs(new))
+        recipe = self._refine_recipe(wrong=1.0 - self.score_pairs(pairs - self.constraints_))
         self._train(job, REFINE_STAGE, recipe, self._refine_epochs(len(pairs)), resolve_stopping("fixed"))
         job.session.history = [*self.history_, *job.session.history]
         self._finish(job, before=self.labels_)

@@ -107,7 +107,7 @@ class SpherePair(EmbeddingClusterer):
     min_steps : int, default=20
         Least number of steps in an epoch; few pairs are shown several times in one.
     learning_rate : float, default=1e-3
-        Of Adam, in the stage on pairs.
+        Of Adam, in the stage on pairs; ``refine`` takes less where it has little to change.
     stopping : {"settled", "paper", "released-code", "fixed"} or StoppingRule, default="settled"
         When to stop before ``max_epochs``.
     encoder : torch.nn.Module, optional
@@ -365,7 +365,8 @@ class SpherePair(EmbeddingClusterer):
         off than a few epochs bring it back.
         """
         factor = max(REFINE_RATE, min(1.0, wrong / MUCH_WRONG))
-        return replace(self._recipe(), learning_rate=factor * self.learning_rate)
+        recipe = self._recipe()
+        return replace(recipe, learning_rate=factor * recipe.learning_rate)
 
     def _refine_epochs(self, n_pairs: int) -> int:
         """Fewer where epochs are long: some steps are enough, as long as every pair is seen a few times."""

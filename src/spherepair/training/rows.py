@@ -8,9 +8,8 @@ batch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from threading import local
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,7 +77,6 @@ class StreamedRows:
         self.device = device
         self.index_device = torch.device("cpu")
         self._scale = scaling.on(device)
-        self._staging = _staging(device) if device.type == "cuda" else None
 
     def gather(self, index: Tensor) -> Tensor:
         """Rows at ``index``, densified and moved to the device."""
@@ -98,7 +96,10 @@ class StreamedRows:
         if not dense.flags.writeable or min(dense.strides) < 0:
             dense = dense.copy()  # torch shares memory only with arrays it could write to
         tensor = torch.from_numpy(_torch_compatible(dense))
-        return tensor.to(self.device) if self._staging is None else self._staging.send(tensor)
+        if self.device.type != "cuda":
+            return tensor.to(self.device)
+        with _staging(self.device) as staging:
+            return staging.send(tensor)
 
 
 class _Staging:
@@ -119,37 +120,38 @@ class _Staging:
         n_rows = max(1, STAGING_BYTES // max(1, tensor[:1].nbytes))
         for piece, target in zip(torch.split(tensor, n_rows), torch.split(received, n_rows), strict=True):
             target.copy_(self._filled(piece), non_blocking=True)
-            self._sent[self._turn].record()
+            self._sent[self._turn].record(torch.cuda.current_stream(self._device))
         return received
 
     def _filled(self, piece: Tensor) -> Tensor:
         """The piece in the buffer whose turn it is, once what was in it is on the GPU."""
         self._turn = (self._turn + 1) % STAGING_BUFFERS
         self._sent[self._turn].synchronize()
-        if self._buffers[self._turn].numel() < piece.nbytes:
-            self._buffers[self._turn] = _page_locked(piece.nbytes)
-        buffer = self._buffers[self._turn][: piece.nbytes]
-        return buffer.view(piece.dtype).view(piece.shape).copy_(piece)
+        buffer = self._buffers[self._turn]
+        if buffer.numel() < piece.nbytes:
+            buffer = _page_locked(piece.nbytes)
+            if piece.nbytes <= STAGING_BYTES:  # a row may be larger; its buffer is not kept
+                self._buffers[self._turn] = buffer
+        return buffer[: piece.nbytes].view(piece.dtype).view(piece.shape).copy_(piece)
 
 
-class _OfThread(local):
-    """Buffers of a thread for as long as it lives: locking the pages takes as long as sending 100 MB.
-
-    torch keeps page-locked memory as well, but forgets it with every capture.
-    """
-
-    def __init__(self) -> None:
-        self.by_gpu: dict[int, _Staging] = {}
+#: What is kept for the next transfer to each GPU: locking pages takes longer than sending what passes them.
+#: torch keeps page-locked memory as well, but forgets it with every capture.
+_kept: dict[int, list[_Staging]] = {}
 
 
-_kept = _OfThread()
-
-
-def _staging(device: torch.device) -> _Staging:
+@contextmanager
+def _staging(device: torch.device) -> Iterator[_Staging]:
+    """The buffers that are kept for a GPU, or others where a thread beside this one has them."""
     gpu = torch.cuda.current_device() if device.index is None else device.index
-    if gpu not in _kept.by_gpu:
-        _kept.by_gpu[gpu] = _Staging(torch.device("cuda", gpu))
-    return _kept.by_gpu[gpu]
+    kept = _kept.setdefault(gpu, [])
+    try:
+        staging = kept.pop()
+    except IndexError:
+        staging = _Staging(torch.device("cuda", gpu))
+    yield staging
+    if not kept:
+        kept.append(staging)
 
 
 def _page_locked(n_bytes: int) -> Tensor:
