@@ -74,7 +74,7 @@ def main() -> None:
                 n_steps = 40 if stage == "pairs" else 235
                 gap = max(abs(p["loss"] - q["loss"]) / abs(p["loss"]) for p, q in zip(a, b, strict=True))
                 us = [1e6 * min(r["seconds"] for r in part[1:]) / n_steps for part in (a, b)]
-                speed = f"step {us[0]:7.0f} us eager, {us[1]:7.0f} us captured"
+                speed = f"step {us[0]:7.0f} us eager, {us[1]:7.0f} us captured ({us[0] / us[1]:.1f} times)"
                 print(f"  {stage:24s} {speed}, loss differs by {gap:.1e}")
 
 
