@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.estimators.battery_settings import EXPECTED_FAILURES, LEARNING, TINY, accuracy_on_digits, build
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from spherepair import Constraints, baselines, load
 from spherepair.errors import (
@@ -24,6 +26,7 @@ from spherepair.errors import (
 from spherepair.estimators.assigning import AssigningClusterer
 from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.estimators.loading import ESTIMATORS
+from spherepair.training import engine
 from spherepair.training.stopping import PaperRule, StableLabels
 
 every_method = pytest.mark.parametrize("name", ESTIMATORS)
@@ -51,6 +54,38 @@ def test_scikit_learn_check(estimator: Any, check: Any) -> None:
 
 def test_the_battery_covers_every_method() -> None:
     assert set(TINY) == set(LEARNING) == set(ESTIMATORS) == {"SpherePair", *baselines.__all__}
+
+
+aten = torch.ops.aten
+#: What makes the host wait for a GPU: it asks for a value, or for a shape that depends on values.
+WAITING = {aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten._unique2, aten.equal}
+
+
+class NeverWaits(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func.overloadpacket not in WAITING, f"{func} waits for the GPU"
+        if func.overloadpacket in (aten.index, aten.index_put_, aten.index_put):
+            assert all(index is None or index.dtype != torch.bool for index in args[1]), f"{func} by a mask"
+        return func(*args, **(kwargs or {}))
+
+
+@every_method
+def test_no_step_of_an_epoch_waits_for_the_device(
+    name: str, X: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_steps = Counter()
+
+    class Watched(engine._AutogradStep):
+        def __call__(self) -> None:
+            n_steps.update([self._batches.part])
+            with NeverWaits():
+                super().__call__()
+
+    monkeypatch.setattr(engine, "_AutogradStep", Watched)
+    build(name).fit(X, constraints=pairs)
+    assert n_steps
+    with pytest.raises(AssertionError, match="waits for the GPU"), NeverWaits():
+        torch.ones(1).item()
 
 
 @every_method

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,3 +41,15 @@ def test_short_fits_show_nothing_even_on_request(
     monkeypatch.setattr(progress, "QUIET_SECONDS", 3600.0)
     make(progress=True).fit(X, constraints=pairs)
     assert capsys.readouterr().err == ""
+
+
+def test_the_line_is_written_ten_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    written: list[str] = []
+    stream = SimpleNamespace(write=written.append, flush=lambda: None)
+    show = progress.TerminalProgress(stream)
+    for epoch in range(5000):  # of a millisecond each: two seconds in which nothing is shown, and three more
+        now = 100.0 + 0.001 * epoch
+        show(SimpleNamespace(stage="pairs", epoch=epoch, max_epochs=9000, records=[{"loss": 0.5}]))
+    assert 25 <= len(written) <= 31
