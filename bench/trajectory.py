@@ -63,11 +63,13 @@ class Watch:
         self.spent += time.perf_counter() - started
 
 
-def run(name: str, n_pairs: int, seed: int, every: int, options: dict[str, Any]) -> dict[str, Any]:
+def run(
+    name: str, n_pairs: int, seed: int, every: int, options: dict[str, Any], *, n_rows: int | None
+) -> dict[str, Any]:
     data = load_dataset(name)
     order = np.random.default_rng(1).permutation(len(data.y_train))
     n_held = min(N_VALIDATION, len(order) // 5)
-    held, kept = order[:n_held], order[n_held:]
+    held, kept = order[:n_held], order[n_held:][:n_rows]
     X, y = data.X_train[kept], data.y_train[kept]
     n_clusters = len(np.unique(y))
     pairs = Constraints.from_labels(y, n_pairs, random_state=seed)
@@ -93,6 +95,7 @@ def main() -> None:
     parser.add_argument("--pairs", nargs="+", type=int, default=[1000])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--every", type=int, default=10)
+    parser.add_argument("--rows", type=int, help="train on so many rows only")
     parser.add_argument(
         "--options",
         nargs="+",
@@ -105,7 +108,7 @@ def main() -> None:
         for options in args.options:
             for n_pairs in args.pairs:
                 for seed in args.seeds:
-                    result = run(name, n_pairs, seed, args.every, json.loads(options))
+                    result = run(name, n_pairs, seed, args.every, json.loads(options), n_rows=args.rows)
                     shown = "  ".join(f"{p['epoch']}:{100 * p['acc']:.1f}" for p in result["points"])
                     end = f"{result['seconds']:.1f} s | end {100 * result['final']:.1f} | {shown}"
                     print(f"{name} {n_pairs} seed {seed} {options} {end}", flush=True)
