@@ -1,6 +1,6 @@
 """How cost grows with rows, pairs, features and clusters; one line of the table per step of the work.
 
-    python bench/scaling.py --figure docs/images/scaling.png         # a quarter of an hour on two cores
+    python bench/scaling.py --figure docs/images/scaling.png         # some minutes on two cores
     python bench/scaling.py --only pairs --largest 100000
 
 Small networks, so that what grows is seen and not the matrix products of one size. ``bench/memory_map.py``

@@ -9,7 +9,6 @@ from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from spherepair.clustering import assigners
 from spherepair.clustering import kmeans as kmeans_module
 from spherepair.clustering.assigners import (
     Assignment,
@@ -76,7 +75,7 @@ def test_rows_are_given_to_their_centres_in_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     x, centers = (rng.normal(size=(n, 5)).astype(np.float32) for n in (1003, 7))
     whole = nearest_center(torch.from_numpy(x), centers)
-    monkeypatch.setattr(assigners, "CHUNK_ENTRIES", 100)
+    monkeypatch.setattr(kmeans_module, "CHUNK_ENTRIES", 100)
     assert np.array_equal(nearest_center(torch.from_numpy(x), centers), whole)
     assert np.array_equal(whole, np.linalg.norm(x[:, None] - centers, axis=2).argmin(axis=1))
 

@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 from torch import Tensor
 
-from spherepair.clustering.kmeans import CHUNK_ENTRIES, kmeans
+from spherepair.clustering.kmeans import kmeans, scores
 from spherepair.errors import InvalidParameterError, MissingDependencyError
 
 Floats = NDArray[np.float32]
@@ -161,10 +161,8 @@ def nearest_center(embedding: Tensor, centers: Floats) -> Labels:
 
     On the device of the embedding, a chunk of rows at a time.
     """
-    placed = torch.from_numpy(centers).to(embedding.device)
-    half_square = placed.square().sum(dim=1) / 2
-    chunks = torch.split(embedding, max(1, CHUNK_ENTRIES // len(centers)))
-    nearest = [torch.addmm(-half_square, chunk, placed.T).argmax(dim=1) for chunk in chunks]
+    placed = torch.from_numpy(centers).to(embedding.device)[None]
+    nearest = [score[:, 0].argmax(dim=1) for _, score in scores(embedding, placed)]
     return np.asarray(torch.cat(nearest).cpu().numpy(), dtype=np.int64)
 
 

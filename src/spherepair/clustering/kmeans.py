@@ -100,7 +100,7 @@ def _lloyd(x: Tensor, centers: Tensor, max_iter: int, threshold: float) -> tuple
 def _sums(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     """Sums (R, K, D) and counts (R, K) of the rows nearest to each centre."""
     sums, counts = torch.zeros_like(centers), torch.zeros_like(centers[..., 0])
-    for chunk, score in _scores(x, centers):
+    for chunk, score in scores(x, centers):
         nearest = score.max(dim=2, keepdim=True).indices  # faster than argmax
         one_hot = torch.zeros_like(score).scatter_(2, nearest, 1.0).view(len(chunk), -1)
         sums += (one_hot.T @ chunk).view(sums.shape)
@@ -111,12 +111,12 @@ def _sums(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
 def _inertia(x: Tensor, centers: Tensor) -> Tensor:
     """Mean squared distance (R,) of the rows to the nearest centre."""
     gain = torch.zeros(len(centers), device=x.device, dtype=torch.float64)
-    for _, score in _scores(x, centers):
+    for _, score in scores(x, centers):
         gain += score.max(dim=2).values.sum(dim=0, dtype=torch.float64)
     return (x.square().sum(dtype=torch.float64) - 2 * gain) / len(x)
 
 
-def _scores(x: Tensor, centers: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def scores(x: Tensor, centers: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Chunks of rows (m, D) and their scores (m, R, K): greatest for the nearest centre of each restart."""
     flat = centers.reshape(-1, centers.shape[-1])
     half_square = flat.square().sum(dim=1) / 2
