@@ -52,19 +52,24 @@ def test_refine_is_much_shorter_than_fit(trained: SpherePair, pairs: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("n_pairs", "max_epochs", "n_epochs"),
+    ("n_pairs", "wrong", "max_epochs", "n_epochs"),
     [
-        (0, 60, 8),
-        (1_000, 60, 8),
-        (5_120, 60, 8),
-        (7_000, 60, 6),
-        (10_500, 60, 4),
-        (1_000_000, 60, 4),
-        (500, 8, 2),
+        (0, 1.0, 60, 8),
+        (1_000, 1.0, 60, 8),
+        (1_000, 0.25, 60, 6),
+        (1_000, 0.1, 60, 4),
+        (5_120, 1.0, 60, 8),
+        (5_120, 0.0, 60, 4),
+        (7_000, 1.0, 60, 6),
+        (10_500, 1.0, 60, 4),
+        (1_000_000, 1.0, 60, 4),
+        (500, 1.0, 8, 2),
     ],
 )
-def test_refinements_of_many_pairs_have_fewer_epochs(n_pairs: int, max_epochs: int, n_epochs: int) -> None:
-    assert SpherePair(10, max_epochs=max_epochs)._refine_epochs(n_pairs) == n_epochs
+def test_refinements_have_fewer_epochs_where_pairs_are_many_or_right(
+    n_pairs: int, wrong: float, max_epochs: int, n_epochs: int
+) -> None:
+    assert SpherePair(10, max_epochs=max_epochs)._refine_epochs(n_pairs, wrong) == n_epochs
 
 
 @pytest.mark.parametrize(("wrong", "factor"), [(0.0, 0.3), (0.1, 0.3), (0.2, 0.6), (1 / 3, 1.0), (0.9, 1.0)])

@@ -201,7 +201,8 @@ class DeepConstrainedClusterer(
     def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str | None = None) -> Self:
         """Go on from here with more pairs: a short training from the present weights.
 
-        It stays near the solution it has; fitting again may find a better one where the new pairs are many.
+        It stays near the solution it has; fitting again tends to find a better one once there are a tenth
+        more pairs than at the last fit.
 
         Parameters
         ----------
@@ -224,8 +225,9 @@ class DeepConstrainedClusterer(
         seed = derive_seed(self._seed, REFINE_STAGE, len(pairs))
         network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
         job = Job(rows, pairs, network, Session(network, self._hardware, seed, monitors=self._monitors()))
-        recipe = self._refine_recipe(wrong=1.0 - self.score_pairs(pairs - self.constraints_))
-        self._train(job, REFINE_STAGE, recipe, self._refine_epochs(len(pairs)), resolve_stopping("fixed"))
+        wrong = 1.0 - self.score_pairs(pairs - self.constraints_)
+        recipe, n_epochs = self._refine_recipe(wrong), self._refine_epochs(len(pairs), wrong)
+        self._train(job, REFINE_STAGE, recipe, n_epochs, resolve_stopping("fixed"))
         job.session.history = [*self.history_, *job.session.history]
         self._finish(job, before=self.labels_)
         return self
@@ -395,7 +397,7 @@ class DeepConstrainedClusterer(
         monitor = resolve_progress(self.progress)
         return [] if monitor is None else [monitor]
 
-    def _refine_epochs(self, n_pairs: int) -> int:
+    def _refine_epochs(self, n_pairs: int, wrong: float) -> int:
         return max(1, min(REFINE_EPOCHS, int(self.max_epochs) // 4))
 
     # What scikit-learn asks for.

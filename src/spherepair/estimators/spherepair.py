@@ -50,11 +50,11 @@ from spherepair.training.stopping import StoppingRule
 
 #: Dimensions of the embedding when the number of clusters is unknown: room for about 30 clusters.
 ROOMY_DIM = 32
-#: Steps of a refinement that are enough, and how often it shows every pair at least.
-REFINE_STEPS, LEAST_REFINE_EPOCHS = 160, 4
-#: The least rate of a refinement, against that of a fit, and the share of the new pairs that the model has
-#: wrong from which on it is the same.
-REFINE_RATE, MUCH_WRONG = 0.3, 1 / 3
+#: Steps of a refinement that are enough where much of what is new is wrong, the share from which on it is
+#: much, and the part of these steps, and of the rate of a fit, that it has where all is right.
+REFINE_STEPS, MUCH_WRONG, LEAST_EFFORT = 160, 1 / 3, 0.3
+#: How often a refinement shows every pair at least.
+LEAST_REFINE_EPOCHS = 4
 
 
 class SpherePair(EmbeddingClusterer):
@@ -364,21 +364,25 @@ class SpherePair(EmbeddingClusterer):
         Adam has forgotten its moments, and its first steps at the full rate throw a trained network further
         off than a few epochs bring it back.
         """
-        factor = max(REFINE_RATE, min(1.0, wrong / MUCH_WRONG))
         recipe = self._recipe()
-        return replace(recipe, learning_rate=factor * recipe.learning_rate)
+        return replace(recipe, learning_rate=_effort(wrong) * recipe.learning_rate)
 
-    def _refine_epochs(self, n_pairs: int) -> int:
-        """Fewer where epochs are long: some steps are enough, as long as every pair is seen a few times."""
+    def _refine_epochs(self, n_pairs: int, wrong: float) -> int:
+        """Some steps are enough, fewer where there is little to change; every pair is seen a few times."""
         n_steps = self._steps_per_epoch(n_pairs, min(self.batch_size, n_pairs))
-        enough = max(LEAST_REFINE_EPOCHS, -(-REFINE_STEPS // n_steps))
-        return min(super()._refine_epochs(n_pairs), enough)
+        enough = max(LEAST_REFINE_EPOCHS, math.ceil(_effort(wrong) * REFINE_STEPS / n_steps))
+        return min(super()._refine_epochs(n_pairs, wrong), enough)
 
     def _rows_per_step(self, n_rows: int, n_steps: int) -> int:
         if self.reconstruction_rows == "all":
             return max(1, n_rows // n_steps)
         size = self.batch_size if self.reconstruction_rows == "auto" else self.reconstruction_rows
         return min(int(size), n_rows)
+
+
+def _effort(wrong: float) -> float:
+    """What a refinement needs of the steps and the rate that would learn something quite new."""
+    return max(LEAST_EFFORT, min(1.0, wrong / MUCH_WRONG))
 
 
 @torch.no_grad()
