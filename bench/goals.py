@@ -14,9 +14,11 @@ import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
 
 import argparse
 import resource
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,20 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return result, time.perf_counter() - started
+
+
+def resident() -> float:
+    """Memory that the process has now, in GiB; where that is not told, the most it has had."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**30
+    except OSError:
+        return peak()
+
+
+def peak() -> float:
+    """The most memory the process has had, in GiB."""
+    unit = 2**30 if sys.platform == "darwin" else 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def stages(model: SpherePair) -> str:
@@ -78,7 +94,7 @@ def main() -> None:
     )
     print(f"spherepair {spherepair.__version__}, torch {torch.__version__}, {where}")
     data = load_dataset("fashion_mnist")
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    before = resident()
 
     def report(title: str, scores: list[float], seconds: list[float]) -> None:
         accuracy = f"test ACC {np.mean(scores):.1f} ± {np.std(scores):.1f}"
@@ -123,8 +139,7 @@ def main() -> None:
             model.predict(given)
             took = min(timed(lambda given=given: model.predict(given))[1] for _ in range(3))
             print(f"{'predict, ' + kind:28s} {len(rows) / took:,.0f} rows/s ({len(rows)} x {rows.shape[1]})")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"peak memory of the process {peak:.2f} GiB, of which before the first fit {resident:.2f} GiB")
+    print(f"peak memory of the process {peak():.2f} GiB, of which before the first fit {before:.2f} GiB")
 
 
 if __name__ == "__main__":

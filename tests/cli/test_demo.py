@@ -74,8 +74,13 @@ def test_folder_with_files_of_others_is_left_alone(tmp_path):
 
 def test_copied_commands_name_the_program_as_it_was_called(tmp_path, monkeypatch):
     files = DemoFiles.under(tmp_path / "a b")
-    monkeypatch.setattr("sys.argv", [".venv/bin/spherepair"])
-    line = next_commands(files, seed=0, hidden_dims="compact")[0]
-    assert line.startswith(".venv/bin/spherepair check '")
+    program = tmp_path / "bin" / "spherepair"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [str(program)])
+    monkeypatch.setenv("PATH", "")
+    assert next_commands(files, seed=0, hidden_dims="compact")[0].startswith(f"{program} check '")
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert next_commands(files, seed=0, hidden_dims="compact")[0].startswith("spherepair check '")
     monkeypatch.setattr("sys.argv", ["/anywhere/__main__.py"])
     assert " -m spherepair.cli check" in next_commands(files, seed=0, hidden_dims="compact")[0]

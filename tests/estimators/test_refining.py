@@ -78,15 +78,19 @@ def test_the_more_of_the_new_pairs_is_wrong_the_larger_the_steps(wrong: float, f
     assert model._refine_recipe(wrong) == replace(model._recipe(), learning_rate=pytest.approx(0.01 * factor))
 
 
-def test_the_rate_of_a_refinement_follows_from_what_is_new_and_wrong(
+def test_rate_and_epochs_of_a_refinement_follow_from_what_is_new_and_wrong(
     trained: SpherePair, pairs: Any, y: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates: list[float] = []
+    epochs: list[int] = []
     run_stage = Session.run_stage
 
     def spy(self: Session, *args: Any, **kwargs: Any) -> None:
         rates.append(kwargs["recipe"].learning_rate / trained.learning_rate)
+        epochs.append(kwargs["max_epochs"])
         run_stage(self, *args, **kwargs)
+
+    trained.min_steps = 20
 
     monkeypatch.setattr(Session, "run_stage", spy)
     right = Constraints.from_labels(y, 60, random_state=5) - pairs
@@ -103,6 +107,7 @@ def test_the_rate_of_a_refinement_follows_from_what_is_new_and_wrong(
     ]:
         copy.deepcopy(trained).refine(given, trained._table, on_conflict=policy)
     assert rates == pytest.approx([0.3, 0.3, 1.0, 1.0, 0.3])
+    assert epochs == [4, 4, 8, 8, 4]
 
 
 def test_refine_with_nothing_new_keeps_the_clusters(trained: SpherePair, y: Any, pairs: Any) -> None:

@@ -120,6 +120,13 @@ def test_scaling_refuses_what_has_no_logarithm():
         plot_scaling([0, 1], [[1, 2]], labels=["a"], title="Cost")
 
 
+def test_the_slope_is_that_of_the_two_largest_sizes_that_were_measured():
+    seconds = [[1.0, 1.0, 4.0, np.nan], [8.0, 4.0, 1.0, 1.0]]
+    figure = plot_scaling([1, 2, 4, 8], seconds, labels=["flat, then square", "flat at last"], title="")
+    assert "flat, then square, slope 2.0" in names(figure.axes[0])
+    assert "flat at last, slope 0.0" in names(figure.axes[0])
+
+
 def test_slope_of_one_point_is_not_told():
     axes = axes_of(plot_scaling([10, 100], [[1.0, np.nan]], labels=["a"], title="Cost"))
     assert "a" in names(axes)

@@ -121,7 +121,9 @@ def test_stacking_streamed_rows_gives_the_network_of_resident_ones(rows):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize(("n_rows", "size"), [(1000, 256), (25_599, 256), (25_600, 512), (60_000, 512)])
+@pytest.mark.parametrize(
+    ("n_rows", "size"), [(150, 64), (999, 64), (1000, 256), (25_599, 256), (25_600, 512), (60_000, 512)]
+)
 def test_joint_pretraining_takes_larger_steps_where_enough_of_them_remain(n_rows, size, monkeypatch):
     asked = []
     monkeypatch.setattr(
@@ -130,8 +132,8 @@ def test_joint_pretraining_takes_larger_steps_where_enough_of_them_remain(n_rows
     rows = SimpleNamespace(n_rows=n_rows)
     session = SimpleNamespace(seed=0, hardware=CPU, run_stage=lambda *args, **options: None)
     JointPretraining().run(nn.Identity(), rows, session)
-    JointPretraining(batch_size=64).run(nn.Identity(), rows, session)
-    assert [options["batch_size"] for options in asked] == [size, 64]
+    JointPretraining(batch_size=100).run(nn.Identity(), rows, session)
+    assert [options["batch_size"] for options in asked] == [size, 100]
 
 
 @pytest.mark.parametrize(("device", "epochs"), [("cpu", 30), ("cuda", 50), ("mps", 30)])

@@ -201,8 +201,8 @@ class DeepConstrainedClusterer(
     def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str | None = None) -> Self:
         """Go on from here with more pairs: a short training from the present weights.
 
-        It stays near the solution it has; fitting again tends to find a better one once there are a tenth
-        more pairs than at the last fit.
+        It stays near the solution it has; fitting again may find a better one, the more so the more pairs
+        are new.
 
         Parameters
         ----------
@@ -225,8 +225,8 @@ class DeepConstrainedClusterer(
         seed = derive_seed(self._seed, REFINE_STAGE, len(pairs))
         network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
         job = Job(rows, pairs, network, Session(network, self._hardware, seed, monitors=self._monitors()))
-        wrong = 1.0 - self.score_pairs(pairs - self.constraints_)
-        recipe, n_epochs = self._refine_recipe(wrong), self._refine_epochs(len(pairs), wrong)
+        share_wrong = 1.0 - self.score_pairs(pairs - self.constraints_)
+        recipe, n_epochs = self._refine_recipe(share_wrong), self._refine_epochs(len(pairs), share_wrong)
         self._train(job, REFINE_STAGE, recipe, n_epochs, resolve_stopping("fixed"))
         job.session.history = [*self.history_, *job.session.history]
         self._finish(job, before=self.labels_)
@@ -267,9 +267,13 @@ class DeepConstrainedClusterer(
     def _recipe(self) -> Recipe:
         return Recipe(learning_rate=self.learning_rate, clip_norm=CLIP_NORM)
 
-    def _refine_recipe(self, wrong: float) -> Recipe:
-        """For new pairs of which the labels have that share wrong."""
+    def _refine_recipe(self, share_wrong: float) -> Recipe:
+        """Of a refinement with new pairs of which the labels have that share wrong."""
         return self._recipe()
+
+    def _refine_epochs(self, n_pairs: int, share_wrong: float) -> int:
+        """Likewise, with so many pairs, old and new."""
+        return max(1, min(REFINE_EPOCHS, int(self.max_epochs) // 4))
 
     def _embed(self, network: Any, x: Tensor) -> Tensor:
         """Rows (n, n_features) to embeddings (n, embedding_dim) in float32."""
@@ -396,9 +400,6 @@ class DeepConstrainedClusterer(
     def _monitors(self) -> list[Monitor]:
         monitor = resolve_progress(self.progress)
         return [] if monitor is None else [monitor]
-
-    def _refine_epochs(self, n_pairs: int, wrong: float) -> int:
-        return max(1, min(REFINE_EPOCHS, int(self.max_epochs) // 4))
 
     # What scikit-learn asks for.
 

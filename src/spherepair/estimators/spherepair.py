@@ -50,11 +50,11 @@ from spherepair.training.stopping import StoppingRule
 
 #: Dimensions of the embedding when the number of clusters is unknown: room for about 30 clusters.
 ROOMY_DIM = 32
-#: Steps of a refinement that are enough where much of what is new is wrong, the share from which on it is
-#: much, and the part of these steps, and of the rate of a fit, that it has where all is right.
-REFINE_STEPS, MUCH_WRONG, LEAST_EFFORT = 160, 1 / 3, 0.3
-#: How often a refinement shows every pair at least.
-LEAST_REFINE_EPOCHS = 4
+#: The share of new pairs that a model has wrong from which on a refinement makes its full effort: so many
+#: steps at the rate of a fit.
+MUCH_WRONG, REFINE_STEPS = 1 / 3, 160
+#: Its least effort as a part of that, and how often it shows every pair at least.
+LEAST_EFFORT, LEAST_REFINE_EPOCHS = 0.3, 4
 
 
 class SpherePair(EmbeddingClusterer):
@@ -358,20 +358,20 @@ class SpherePair(EmbeddingClusterer):
         n_passes = (int(self.min_steps) - 1) * pairs_per_step // n_pairs + 1
         return -(-n_passes * n_pairs // pairs_per_step)
 
-    def _refine_recipe(self, wrong: float) -> Recipe:
+    def _refine_recipe(self, share_wrong: float) -> Recipe:
         """A lower rate where there is little to change.
 
         Adam has forgotten its moments, and its first steps at the full rate throw a trained network further
         off than a few epochs bring it back.
         """
         recipe = self._recipe()
-        return replace(recipe, learning_rate=_effort(wrong) * recipe.learning_rate)
+        return replace(recipe, learning_rate=_effort(share_wrong) * recipe.learning_rate)
 
-    def _refine_epochs(self, n_pairs: int, wrong: float) -> int:
+    def _refine_epochs(self, n_pairs: int, share_wrong: float) -> int:
         """Some steps are enough, fewer where there is little to change; every pair is seen a few times."""
         n_steps = self._steps_per_epoch(n_pairs, min(self.batch_size, n_pairs))
-        enough = max(LEAST_REFINE_EPOCHS, math.ceil(_effort(wrong) * REFINE_STEPS / n_steps))
-        return min(super()._refine_epochs(n_pairs, wrong), enough)
+        enough = max(LEAST_REFINE_EPOCHS, math.ceil(_effort(share_wrong) * REFINE_STEPS / n_steps))
+        return min(super()._refine_epochs(n_pairs, share_wrong), enough)
 
     def _rows_per_step(self, n_rows: int, n_steps: int) -> int:
         if self.reconstruction_rows == "all":
@@ -380,9 +380,9 @@ class SpherePair(EmbeddingClusterer):
         return min(int(size), n_rows)
 
 
-def _effort(wrong: float) -> float:
-    """What a refinement needs of the steps and the rate that would learn something quite new."""
-    return max(LEAST_EFFORT, min(1.0, wrong / MUCH_WRONG))
+def _effort(share_wrong: float) -> float:
+    """Factor of a refinement's steps and rate: the least up to a tenth wrong, one from a third on."""
+    return max(LEAST_EFFORT, min(1.0, share_wrong / MUCH_WRONG))
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ def plot_scaling(
     y_label: str = "seconds",
     width: float = SINGLE_COLUMN,
 ) -> Figure:
-    """Draw cost against size, with each line's slope and the line of slope one.
+    """Draw cost against size, with each line's slope at its end and the line of slope one.
 
     Parameters
     ----------
@@ -37,7 +37,8 @@ def plot_scaling(
     seconds : array-like of shape (n_series, n_sizes) or (n_series, n_sizes, n_runs)
         Cost (or bytes) of each step at each size; NaN where it was not measured.
     labels : sequence of n_series names
-        Of the steps, written at the ends of their lines with the slope: 1 is linear, 2 quadratic.
+        Of the steps, written at the ends of their lines with the slope between the two largest sizes: 1 is
+        linear, 2 quadratic.
     title, x_label, y_label : str
     width : float
         In inches.
@@ -89,7 +90,8 @@ def log_slope(x: Floats, y: Floats) -> float:
 
 
 def _slope_in_words(x: Floats, y: Floats) -> str:
-    slope = log_slope(x, y)
+    largest = np.argsort(np.where(np.isfinite(y), x, -np.inf))[-2:]
+    slope = log_slope(x[largest], y[largest])
     return f", slope {slope:.1f}" if np.isfinite(slope) else ""
 
 

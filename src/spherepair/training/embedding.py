@@ -91,7 +91,7 @@ def _in_blocks(run: Callable[[int], Result], hardware: Hardware) -> Result:
 def _parts(
     function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware, size: int
 ) -> Iterator[tuple[int, Tensor]]:
-    """Results block by block; the next block is on its way while the present one is computed."""
+    """Results block by block; the host prepares the next block while a GPU computes the present one."""
     bounds = list(blocks(rows.n_rows, size))
     ahead = [rows.block(*bound) for bound in bounds[:1]]
     for (start, _), after in zip(bounds, [*bounds[1:], None], strict=True):

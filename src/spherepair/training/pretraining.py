@@ -47,6 +47,8 @@ CORRUPTION = 0.2
 HIDDEN_DROPOUT = 0.2
 #: Epochs of joint pretraining unless given, by kind of device.
 EPOCHS = {"cuda": 50, "cpu": 30}
+#: Rows below which joint pretraining goes over a table so often that its steps may be small.
+SMALL_TABLE = 1000
 
 
 JOINT_STAGE = "pretraining"
@@ -149,7 +151,8 @@ class JointPretraining:
     0.8 points more where there are many pairs, for twice the time of a whole fit. ``min_steps`` (of all
     epochs together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120
     steps only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per
-    row, or 256 where that would leave fewer than ``min_steps``. ``warm_up`` is the share of the epochs in
+    row, or 256 where that would leave fewer than ``min_steps``; tables of less than 1,000 rows have steps
+    enough and take 64 rows in each. ``warm_up`` is the share of the epochs in
     which the rate rises to ``learning_rate``: full steps from the start spoil what can be learned from rows
     with many rare columns, as texts are.
     """
@@ -177,10 +180,13 @@ class JointPretraining:
     def batches(self, rows: RowSource, session: Session) -> Batches:
         """What makes an epoch."""
         epochs = self._epochs(session)
-        is_large = rows.n_rows * epochs >= 512 * self.min_steps
+        if rows.n_rows < SMALL_TABLE:
+            size = 64
+        else:
+            size = 512 if rows.n_rows * epochs >= 512 * self.min_steps else 256
         return row_batches(
             rows,
-            batch_size=self.batch_size or (512 if is_large else 256),
+            batch_size=self.batch_size or size,
             min_steps=-(-self.min_steps // epochs),
             seed=session.seed,
             stream=JOINT_STAGE,

@@ -149,7 +149,7 @@ def _staging(device: torch.device) -> Iterator[_Staging]:
         staging = kept.pop()
     except IndexError:
         staging = _Staging(torch.device("cuda", gpu))
-    yield staging
+    yield staging  # not kept after an error, when it is not known what was sent
     if not kept:
         kept.append(staging)
 
@@ -173,7 +173,8 @@ def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = Tr
         return ResidentRows(X.to(device), scaling)
     is_cpu = device.type == "cpu"
     # A GPU holds sparse rows too, and then dense ones: steps that wait for the host cannot be captured.
-    if sparse.issparse(X) if is_cpu else not (keep and _fits(X, device)):
+    is_streamed = sparse.issparse(X) if is_cpu else not (keep and _fits(X, device))
+    if is_streamed:
         return StreamedRows(X, scaling, device)
     if is_cpu:
         # torch shares neither read-only arrays (memory maps opened with mode "r") nor reversed ones.
