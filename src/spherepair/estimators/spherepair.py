@@ -38,6 +38,7 @@ from spherepair.estimators.parameters import (
     store_parameters,
 )
 from spherepair.estimators.pseudo_pairs import FIRST_EPOCH, PseudoPairs
+from spherepair.estimators.refining import effort, enough_epochs
 from spherepair.estimators.rehearsal import rehearsing
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective, SpherePairObjective
 from spherepair.networks import Autoencoder, build_autoencoder
@@ -50,11 +51,6 @@ from spherepair.training.stopping import StoppingRule
 
 #: Dimensions of the embedding when the number of clusters is unknown: room for about 30 clusters.
 ROOMY_DIM = 32
-#: The share of new pairs that a model has wrong from which on a refinement makes its full effort: so many
-#: steps at the rate of a fit.
-MUCH_WRONG, REFINE_STEPS = 1 / 3, 160
-#: Its least effort as a part of that, and how often it shows every pair at least.
-LEAST_EFFORT, LEAST_REFINE_EPOCHS = 0.3, 4
 
 
 class SpherePair(EmbeddingClusterer):
@@ -365,24 +361,18 @@ class SpherePair(EmbeddingClusterer):
         off than a few epochs bring it back.
         """
         recipe = self._recipe()
-        return replace(recipe, learning_rate=_effort(share_wrong) * recipe.learning_rate)
+        return replace(recipe, learning_rate=effort(share_wrong) * recipe.learning_rate)
 
     def _refine_epochs(self, n_pairs: int, share_wrong: float) -> int:
-        """Some steps are enough, fewer where there is little to change; every pair is seen a few times."""
+        """As many as are enough, by the steps they hold."""
         n_steps = self._steps_per_epoch(n_pairs, min(self.batch_size, n_pairs))
-        enough = max(LEAST_REFINE_EPOCHS, math.ceil(_effort(share_wrong) * REFINE_STEPS / n_steps))
-        return min(super()._refine_epochs(n_pairs, share_wrong), enough)
+        return min(super()._refine_epochs(n_pairs, share_wrong), enough_epochs(share_wrong, n_steps))
 
     def _rows_per_step(self, n_rows: int, n_steps: int) -> int:
         if self.reconstruction_rows == "all":
             return max(1, n_rows // n_steps)
         size = self.batch_size if self.reconstruction_rows == "auto" else self.reconstruction_rows
         return min(int(size), n_rows)
-
-
-def _effort(share_wrong: float) -> float:
-    """Factor of a refinement's steps and rate: the least up to a tenth wrong, one from a third on."""
-    return max(LEAST_EFFORT, min(1.0, share_wrong / MUCH_WRONG))
 
 
 @torch.no_grad()
