@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--most-times", type=float, default=7.5, help="give up at so many times our seconds")
     parser.add_argument("--rows-per-step", type=int, help="reconstructed; all shared out unless given")
     parser.add_argument("--aim", nargs="+", type=float, help="test accuracy of ours, one a seed, in percent")
-    parser.add_argument("--pretraining-epochs", type=int, default=30, help="of ours, with --aim")
+    parser.add_argument("--pretraining-epochs", type=int, default=15, help="of ours, with --aim")
     args = parser.parse_args()
     if args.aim is not None and len(args.aim) != len(args.seeds):
         parser.error("--aim wants one accuracy a seed")

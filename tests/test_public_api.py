@@ -75,11 +75,21 @@ def test_the_core_runs_without_any_optional_package() -> None:
     assert answer.stdout.strip() == "(20,)"
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
-def test_waiting_threads_sleep_unless_the_user_says_otherwise(given: dict[str, str], expected: str) -> None:
-    code = "import os, spherepair; print(os.environ['OMP_WAIT_POLICY'])"
-    environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"} | given
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ["PASSIVE", "10000", "1000"]),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "None", "1000"]),
+        ({"GOMP_SPINCOUNT": "7", "MIMALLOC_PURGE_DELAY": "5"}, ["PASSIVE", "7", "5"]),
+    ],
+)
+def test_waiting_threads_soon_sleep_unless_the_user_says_otherwise(
+    given: dict[str, str], expected: list[str]
+) -> None:
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MIMALLOC_PURGE_DELAY")
+    code = f"import os, spherepair; print(*map(os.environ.get, {names}))"
+    environment = {k: v for k, v in os.environ.items() if k not in names} | given
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == expected
+    assert done.stdout.split() == expected

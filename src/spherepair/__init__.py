@@ -6,10 +6,15 @@ label rows never seen. See :class:`SpherePair` and :class:`Constraints`.
 
 import os
 
+# What follows is read when torch is loaded, so it has to be said before; whoever has set any of it keeps it.
 # Threads of a matrix product wait for each other; OpenMP's way is to spin meanwhile. On a machine that has
 # anything else to do, the one they wait for is then kept from running, and a step takes many times as long.
-# Read when torch is loaded, so it has to be said before; whoever has set it keeps it.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# GNU's OpenMP can spin for a moment and then sleep: most waits are so short that waking up takes longer.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+# Where torch has its own allocator (on ARM), for milliseconds: the next step needs the memory of this one.
+os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 
 from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
 from spherepair.constraints import Constraints

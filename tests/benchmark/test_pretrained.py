@@ -16,6 +16,7 @@ from spherepair.training.hardware import Hardware, choose_hardware
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 
 JOINT = JointPretraining(epochs=2, min_steps=2)
+TABLE = SimpleNamespace(n_rows=10)
 STACKED = StackedPretraining(layer_epochs=1, epochs=1)
 
 
@@ -85,7 +86,7 @@ def test_plain_and_spherical_autoencoders_have_keys_of_their_own(tmp_path):
     shared = SharedPretraining(STACKED, {}, tmp_path, seed=0)
     plain, spherical = (build_autoencoder(4, 2, hidden_dims=(3,), spherical=s) for s in (False, True))
     session = SimpleNamespace(seed=0, hardware=choose_hardware("cpu", "float32"))
-    assert shared._identity(plain, session) != shared._identity(spherical, session)
+    assert shared._identity(plain, TABLE, session) != shared._identity(spherical, TABLE, session)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_other_kinds_of_device_and_precisions_have_keys_of_their_own(tmp_path, o
     shared = SharedPretraining(STACKED, {}, tmp_path, seed=0)
     network = build_autoencoder(4, 2, hidden_dims=(3,), spherical=True)
     one, two = (
-        content_key(shared._identity(network, SimpleNamespace(seed=0, hardware=hardware)))
+        content_key(shared._identity(network, TABLE, SimpleNamespace(seed=0, hardware=hardware)))
         for hardware in (choose_hardware("cpu", "float32"), other)
     )
     assert one != two
@@ -108,16 +109,21 @@ def test_rows_that_are_prepared_otherwise_have_an_identity_of_their_own(monkeypa
     assert data_identity("fashion_mnist") != data_identity("fashion_mnist", (0, 1))
 
 
-def test_default_epochs_are_part_of_the_identity_where_they_are_taken(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("default", "value", "joint"),
+    [("MOST_EPOCHS", 31, JointPretraining(batch_size=9)), ("SMALL_TABLE", 5, JointPretraining(epochs=3))],
+)
+def test_defaults_are_part_of_the_identity_where_they_are_taken(default, value, joint, tmp_path, monkeypatch):
     network = build_autoencoder(4, 2, hidden_dims=(3,), spherical=True)
     session = SimpleNamespace(seed=0, hardware=choose_hardware("cpu", "float32"))
 
     def identities():
-        methods = (JointPretraining(), JointPretraining(epochs=3), STACKED)
-        return [SharedPretraining(m, {}, tmp_path, seed=0)._identity(network, session) for m in methods]
+        methods = (joint, JointPretraining(epochs=3, batch_size=9), STACKED)
+        shared = [SharedPretraining(method, {}, tmp_path, seed=0) for method in methods]
+        return [one._identity(network, TABLE, session) for one in shared]
 
     before = identities()
-    monkeypatch.setattr("spherepair.benchmark.pretrained.EPOCHS", {"cpu": 31})
+    monkeypatch.setattr(f"spherepair.training.pretraining.{default}", value)
     assert [one == other for one, other in zip(before, identities(), strict=True)] == [False, True, True]
 
 

@@ -21,7 +21,7 @@ from spherepair.training.pretraining import (
     StackedPretraining,
 )
 from spherepair.training.rows import StreamedRows, open_rows
-from spherepair.training.scaling import Scaling, learn_scaling
+from spherepair.training.scaling import learn_scaling
 from spherepair.training.session import Session
 
 CPU = Hardware(torch.device("cpu"), "float32")
@@ -122,24 +122,39 @@ def test_stacking_streamed_rows_gives_the_network_of_resident_ones(rows):
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "size"), [(150, 64), (999, 64), (1000, 256), (25_599, 256), (25_600, 512), (60_000, 512)]
+    ("device", "n_rows", "size"),
+    [
+        *(("cpu", n_rows, size) for n_rows, size in [(150, 64), (999, 64), (1000, 256), (60_000, 256)]),
+        *(("cuda", n_rows, size) for n_rows, size in [(999, 64), (1000, 256), (15_359, 256), (15_360, 512)]),
+    ],
 )
-def test_joint_pretraining_takes_larger_steps_where_enough_of_them_remain(n_rows, size, monkeypatch):
+def test_a_gpu_takes_larger_steps_where_enough_of_them_remain(device, n_rows, size, monkeypatch):
     asked = []
     monkeypatch.setattr(
         "spherepair.training.pretraining.row_batches", lambda rows, **options: asked.append(options)
     )
     rows = SimpleNamespace(n_rows=n_rows)
-    session = SimpleNamespace(seed=0, hardware=CPU, run_stage=lambda *args, **options: None)
+    hardware = Hardware(torch.device(device), "float32")
+    session = SimpleNamespace(seed=0, hardware=hardware, run_stage=lambda *args, **options: None)
     JointPretraining().run(nn.Identity(), rows, session)
     JointPretraining(batch_size=100).run(nn.Identity(), rows, session)
     assert [options["batch_size"] for options in asked] == [size, 100]
 
 
-@pytest.mark.parametrize(("device", "epochs"), [("cpu", 30), ("cuda", 50), ("mps", 30)])
-def test_a_gpu_pretrains_longer_unless_the_epochs_are_given(device, epochs):
+@pytest.mark.parametrize(
+    ("device", "n_rows", "epochs"),
+    [
+        *(("cpu", n_rows, epochs) for n_rows, epochs in [(10, 30), (30_000, 30), (45_000, 20), (60_000, 15)]),
+        ("cpu", 10**7, 15),
+        ("mps", 10, 30),
+        ("cuda", 10, 50),
+        ("cuda", 10**7, 50),
+    ],
+)
+def test_epochs_depend_on_device_and_rows_unless_they_are_given(device, n_rows, epochs, monkeypatch):
     asked = []
-    rows = open_rows(np.zeros((10, 4), dtype=np.float32), Scaling.identity(), CPU.device)
+    monkeypatch.setattr("spherepair.training.pretraining.row_batches", lambda rows, **options: None)
+    rows = SimpleNamespace(n_rows=n_rows)
     session = SimpleNamespace(
         seed=0,
         hardware=Hardware(torch.device(device), "float32"),

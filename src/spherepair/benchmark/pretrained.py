@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from spherepair.benchmark.grid import content_key
 from spherepair.errors import ModelFileError
 from spherepair.networks import Autoencoder
 from spherepair.persistence import read_tensor_file, write_tensor_file
-from spherepair.training.pretraining import EPOCHS, JointPretraining, StackedPretraining
+from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.rows import RowSource
 from spherepair.training.session import Session
 
@@ -59,7 +59,7 @@ class SharedPretraining:
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Give ``network`` the kept weights, making them first where there are none."""
-        identity = self._identity(network, session)
+        identity = self._identity(network, rows, session)
         path = self.folder / f"{content_key(identity)}.safetensors"
         kept = _read(path)
         if kept is None:
@@ -84,15 +84,15 @@ class SharedPretraining:
         manifest = {"identity": identity, "history": own.history, "seconds": self.seconds}
         write_tensor_file(path, manifest, network.state_dict())
 
-    @property
-    def _takes_default_epochs(self) -> bool:
-        return isinstance(self.method, JointPretraining) and self.method.epochs is None
-
-    def _identity(self, network: Autoencoder, session: Session) -> dict[str, Any]:
+    def _identity(self, network: Autoencoder, rows: RowSource, session: Session) -> dict[str, Any]:
         """All that the weights depend on; the key adds the code."""
+        method: Any = self.method
+        if isinstance(method, JointPretraining):  # with what it chooses itself
+            chosen = {"epochs": method.n_epochs(rows, session), "batch_size": method.step_rows(rows, session)}
+            method = replace(method, **chosen)
         return {
             "data": dict(self.data),
-            "method": repr(self.method) + (repr(EPOCHS) if self._takes_default_epochs else ""),
+            "method": repr(method),
             "network": [[name, list(tensor.shape)] for name, tensor in network.state_dict().items()],
             "spherical": bool(getattr(network, "spherical", False)),
             "seed": session.seed if self.seed is None else self.seed,

@@ -98,7 +98,7 @@ class SpherePair(EmbeddingClusterer):
     reconstruction_rows : int, "auto" or "all", default="auto"
         Rows reconstructed per step: a number, as many as ``batch_size``, or all rows shared out over
         the steps of an epoch as in the paper.
-    max_epochs : int, default=60
+    max_epochs : int, default=45
         Upper limit of epochs on pairs.
     min_steps : int, default=20
         Least number of steps in an epoch; few pairs are shown several times in one.
@@ -191,7 +191,7 @@ class SpherePair(EmbeddingClusterer):
         tail_ratio: float = 0.05,
         batch_size: int = 256,
         reconstruction_rows: int | str = "auto",
-        max_epochs: int = 60,
+        max_epochs: int = 45,
         min_steps: int = 20,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "settled",

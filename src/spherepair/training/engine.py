@@ -32,6 +32,8 @@ Record = dict[str, Any]
 
 #: The whole objective is captured as well where its sweep has no more blocks than these.
 CAPTURED_BLOCKS = 4
+#: Bytes of a block whose release makes glibc keep up to twice as much of what is released after it.
+KEPT_BYTES = 31 * 2**20
 
 
 class Objective(nn.Module):
@@ -158,6 +160,9 @@ def train(
     if resume is not None:
         resume(state)
     runs: list[_Sweep] = []
+    if not hardware.is_cuda:
+        # Else the memory of every step goes back to the system, which hands it out again page by page.
+        torch.empty(KEPT_BYTES, dtype=torch.uint8)
     objective.train()
     try:
         state.passes += fuse_passes(objective, sweeps, state.optimizer, recipe, hardware)

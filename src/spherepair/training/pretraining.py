@@ -45,8 +45,10 @@ logger = logging.getLogger(__name__)
 CORRUPTION = 0.2
 #: Share of a layer's code that is dropped while that layer is trained by itself.
 HIDDEN_DROPOUT = 0.2
-#: Epochs of joint pretraining unless given, by kind of device.
-EPOCHS = {"cuda": 50, "cpu": 30}
+#: Epochs of joint pretraining unless given, on a GPU, and on a processor: as many as show it so many rows,
+#: within these bounds.
+GPU_EPOCHS = 50
+ROWS_SEEN, LEAST_EPOCHS, MOST_EPOCHS = 900_000, 15, 30
 #: Rows below which joint pretraining goes over a table so often that its steps may be small.
 SMALL_TABLE = 1000
 
@@ -147,14 +149,15 @@ def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
 class JointPretraining:
     """The whole denoising autoencoder end to end.
 
-    ``epochs`` are 50 on a GPU and 30 on a processor unless given. More still help a little: 150 have up to
-    0.8 points more where there are many pairs, for twice the time of a whole fit. ``min_steps`` (of all
-    epochs together) keeps small tables from being left half trained: 30 passes over 1,000 rows would be 120
-    steps only. Their epochs hold several passes. ``batch_size`` is 512 unless given, which costs less per
-    row, or 256 where that would leave fewer than ``min_steps``; tables of less than 1,000 rows have steps
-    enough and take 64 rows in each. ``warm_up`` is the share of the epochs in
-    which the rate rises to ``learning_rate``: full steps from the start spoil what can be learned from rows
-    with many rare columns, as texts are.
+    ``epochs`` are 50 on a GPU unless given, and 30 on a processor, or fewer beyond 30,000 rows and 15 from
+    60,000 on. More still help a little: 150 have up to 0.8 points more where there are many pairs, for twice
+    the time of a whole fit. ``min_steps`` (of all epochs together) keeps small tables from being left half
+    trained: 30 passes over 1,000 rows would be 120 steps only. Their epochs hold several passes.
+    ``batch_size`` is 256 unless given: what counts is the number of steps, and on a processor the time of
+    one grows with its rows. On a GPU it hardly does, and it is 512 there unless that would leave fewer than
+    ``min_steps``. Tables of less than 1,000 rows take 64.
+    ``warm_up`` is the share of the epochs in which the rate rises to ``learning_rate``: full steps from the
+    start spoil what can be learned from rows with many rare columns, as texts are.
     """
 
     #: Which kernels it takes on a GPU.
@@ -168,7 +171,7 @@ class JointPretraining:
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place."""
-        epochs = self._epochs(session)
+        epochs = self.n_epochs(rows, session)
         session.run_stage(
             DenoisingObjective(network),
             self.batches(rows, session),
@@ -179,22 +182,30 @@ class JointPretraining:
 
     def batches(self, rows: RowSource, session: Session) -> Batches:
         """What makes an epoch."""
-        epochs = self._epochs(session)
-        if rows.n_rows < SMALL_TABLE:
-            size = 64
-        else:
-            size = 512 if rows.n_rows * epochs >= 512 * self.min_steps else 256
         return row_batches(
             rows,
-            batch_size=self.batch_size or size,
-            min_steps=-(-self.min_steps // epochs),
+            batch_size=self.step_rows(rows, session),
+            min_steps=-(-self.min_steps // self.n_epochs(rows, session)),
             seed=session.seed,
             stream=JOINT_STAGE,
         )
 
-    def _epochs(self, session: Session) -> int:
-        default = EPOCHS.get(session.hardware.device.type, EPOCHS["cpu"])
-        return default if self.epochs is None else self.epochs
+    def step_rows(self, rows: RowSource, session: Session) -> int:
+        """Rows in a step, as given or as they suit the table and the device."""
+        if self.batch_size is not None:
+            return self.batch_size
+        if rows.n_rows < SMALL_TABLE:
+            return 64
+        n_shown = rows.n_rows * self.n_epochs(rows, session)
+        return 512 if session.hardware.is_cuda and n_shown >= 512 * self.min_steps else 256
+
+    def n_epochs(self, rows: RowSource, session: Session) -> int:
+        """Epochs, as given or as they suit the table and the device."""
+        if self.epochs is not None:
+            return self.epochs
+        if session.hardware.is_cuda:
+            return GPU_EPOCHS
+        return min(MOST_EPOCHS, max(LEAST_EPOCHS, ROWS_SEEN // rows.n_rows))
 
 
 @dataclass(frozen=True)
