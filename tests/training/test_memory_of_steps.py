@@ -1,4 +1,4 @@
-"""Steps on a processor reuse the memory of the one before instead of asking the system for it, page by page."""
+"""Steps on a processor reuse the memory of the one before instead of asking the system for pages again."""
 
 import platform
 import subprocess
