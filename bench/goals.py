@@ -10,7 +10,7 @@ honest one. ``--stages`` adds the time of each stage.
 
 from __future__ import annotations
 
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import resource

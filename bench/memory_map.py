@@ -9,7 +9,7 @@ Linux). Pages of the file in the cache of the system are not its own: they are t
 
 from __future__ import annotations
 
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import subprocess

@@ -8,7 +8,7 @@ fitted with all of them. Neither is timed in a process that has not fitted and r
 
 from __future__ import annotations
 
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import time

@@ -11,7 +11,7 @@ under ``--out`` and shared. All of it goes to ``METHOD.jsonl`` there as well.
 
 from __future__ import annotations
 
-import spherepair  # noqa: F401  # isort: skip  # before torch: it asks OpenMP not to spin
+import spherepair  # noqa: F401  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import json

@@ -11,7 +11,7 @@ out. The ratio is what counts.
 
 from __future__ import annotations
 
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import time

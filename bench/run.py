@@ -9,7 +9,7 @@ both sides reconstruct the same rows per step; "default" is our epoch as it is t
 
 from __future__ import annotations
 
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import time

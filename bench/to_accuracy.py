@@ -18,7 +18,7 @@ epochs for a processor.
 
 from __future__ import annotations
 
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin
+import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import time

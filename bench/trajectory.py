@@ -8,7 +8,7 @@ on rows that were held out of the training set (never the test set, which decide
 
 from __future__ import annotations
 
-import spherepair  # noqa: F401  # isort: skip  # before torch: it asks OpenMP not to spin
+import spherepair  # noqa: F401  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import json

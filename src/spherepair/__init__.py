@@ -13,7 +13,7 @@ import os
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-# Where torch has its own allocator (on ARM), for milliseconds: the next step needs the memory of this one.
+# Torch's own allocator (mimalloc, on ARM) keeps freed memory for so many milliseconds: steps reuse it.
 os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
 
 from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters

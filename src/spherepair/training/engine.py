@@ -162,7 +162,7 @@ def train(
     runs: list[_Sweep] = []
     if not hardware.is_cuda:
         # Else the memory of every step goes back to the system, which hands it out again page by page.
-        torch.empty(KEPT_BYTES, dtype=torch.uint8)
+        torch.empty(KEPT_BYTES, dtype=torch.uint8, device="cpu")
     objective.train()
     try:
         state.passes += fuse_passes(objective, sweeps, state.optimizer, recipe, hardware)

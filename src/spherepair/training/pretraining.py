@@ -45,10 +45,10 @@ logger = logging.getLogger(__name__)
 CORRUPTION = 0.2
 #: Share of a layer's code that is dropped while that layer is trained by itself.
 HIDDEN_DROPOUT = 0.2
-#: Epochs of joint pretraining unless given, on a GPU, and on a processor: as many as show it so many rows,
-#: within these bounds.
+#: Epochs of joint pretraining unless given, on a GPU, and on a processor: as many as make ROWS_SEEN rows in
+#: all, between LEAST_EPOCHS and MOST_EPOCHS.
 GPU_EPOCHS = 50
-ROWS_SEEN, LEAST_EPOCHS, MOST_EPOCHS = 900_000, 15, 30
+ROWS_SEEN, LEAST_EPOCHS, MOST_EPOCHS = 600_000, 15, 30
 #: Rows below which joint pretraining goes over a table so often that its steps may be small.
 SMALL_TABLE = 1000
 
@@ -149,15 +149,15 @@ def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
 class JointPretraining:
     """The whole denoising autoencoder end to end.
 
-    ``epochs`` are 50 on a GPU unless given, and 30 on a processor, or fewer beyond 30,000 rows and 15 from
-    60,000 on. More still help a little: 150 have up to 0.8 points more where there are many pairs, for twice
-    the time of a whole fit. ``min_steps`` (of all epochs together) keeps small tables from being left half
-    trained: 30 passes over 1,000 rows would be 120 steps only. Their epochs hold several passes.
-    ``batch_size`` is 256 unless given: what counts is the number of steps, and on a processor the time of
-    one grows with its rows. On a GPU it hardly does, and it is 512 there unless that would leave fewer than
-    ``min_steps``. Tables of less than 1,000 rows take 64.
-    ``warm_up`` is the share of the epochs in which the rate rises to ``learning_rate``: full steps from the
-    start spoil what can be learned from rows with many rare columns, as texts are.
+    ``epochs`` are 50 on a GPU unless given, and 30 on a processor, or fewer beyond 20,000 rows and 15 from
+    40,000 on. More still help a little: 150 have up to 0.8 points more where there are many pairs, on a GPU
+    for twice the time of a whole fit. ``min_steps`` (of all epochs together) keeps small tables from being
+    left half trained: 30 passes over 1,000 rows would be 120 steps only. Their epochs hold several passes.
+    ``batch_size`` is 256 unless given: what counts most is the number of steps, and on a processor the time
+    of one grows with its rows. On a GPU it hardly does, and it is 512 there unless that would leave fewer
+    than ``min_steps``. Tables of less than 1,000 rows take 64. ``warm_up`` is the share of the epochs in
+    which the rate rises to ``learning_rate``: full steps from the start spoil what can be learned from rows
+    with many rare columns, as texts are.
     """
 
     #: Which kernels it takes on a GPU.
