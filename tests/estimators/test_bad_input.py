@@ -50,6 +50,21 @@ def test_values_beyond_float32_are_bad_too(make: Any, X: Any) -> None:
         make().fit(_with(X.astype(np.float64), 1e200))
 
 
+def test_bad_values_are_located_in_rows_to_label(fitted: SpherePair, X: Any) -> None:
+    for value in (np.nan, np.inf, -np.inf):
+        with pytest.raises(InvalidDataError, match="row 7, column 2"):
+            fitted.predict(_with(X, value))
+    both = _with(_with(X, np.inf), -np.inf, row=9)  # cancel each other
+    with pytest.raises(InvalidDataError, match=r"2 value\(s\).*row 7, column 2"):
+        fitted.transform(both)
+
+
+def test_rows_whose_sum_overflows_are_not_refused(fitted: SpherePair, X: Any) -> None:
+    large = _with(_with(X, 3e38), 3e38, row=9).astype(np.float32)
+    others = np.delete(np.arange(len(X)), [7, 9])
+    np.testing.assert_array_equal(fitted.predict(large)[others], fitted.predict(X)[others])
+
+
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
 def test_nan_in_a_sparse_matrix_is_located(form: Any, make: Any, X: Any) -> None:
     with pytest.raises(InvalidDataError, match=r"NaN: 1 value.*row 7, column 2"):
