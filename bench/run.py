@@ -71,6 +71,7 @@ def main() -> None:
     network = PlainAutoencoder(args.features, 10).to(hardware.device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     momentum = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    pretraining_epoch(network, X[:2560], momentum)  # libraries and kernels are loaded, as ours are when timed
     plain = {
         "paper": best_of(args.repeat, lambda: pretraining_epoch(network, X, momentum)),
         "pretraining": best_of(args.repeat, lambda: pretraining_epoch(network, X, optimizer)),
@@ -90,6 +91,9 @@ def main() -> None:
         ("pairs, default, float32", plain["pairs"], exact["pairs"]),
     ]:
         print(f"{title:26s} {theirs:8.3f}s {ours:8.3f}s {theirs / ours:6.1f}x")
+    for stage in ("pretraining", "pairs"):
+        ratio = exact[stage] / default[stage]
+        print(f"{stage}: ours in {hardware.precision} {ratio:.1f}x as fast as in float32")
 
 
 if __name__ == "__main__":

@@ -59,10 +59,24 @@ def test_bad_values_are_located_in_rows_to_label(fitted: SpherePair, X: Any) -> 
         fitted.transform(both)
 
 
-def test_rows_whose_sum_overflows_are_not_refused(fitted: SpherePair, X: Any) -> None:
+def test_rows_whose_sum_overflows_are_not_refused(make: Any, X: Any, pairs: Any) -> None:
+    model = make(scaling="none").fit(X, constraints=pairs)
     large = _with(_with(X, 3e38), 3e38, row=9).astype(np.float32)
     others = np.delete(np.arange(len(X)), [7, 9])
-    np.testing.assert_array_equal(fitted.predict(large)[others], fitted.predict(X)[others])
+    np.testing.assert_array_equal(model.predict(large)[others], model.predict(X)[others])
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "transform"])
+@pytest.mark.parametrize("scaling", ["auto", "standard"])
+def test_rows_that_overflow_once_scaled_are_refused(
+    method: str, scaling: str, make: Any, X: Any, pairs: Any
+) -> None:
+    model = make(scaling=scaling).fit(1e-3 * X, constraints=pairs)
+    missing = _with(_with(X, -3.4e38), -3.4e38, row=9).astype(np.float32)  # as rasters mark it
+    with pytest.raises(
+        InvalidDataError, match=r"2 row\(s\) of X, the first at row 7, .* once they are scaled"
+    ):
+        getattr(model, method)(missing)
 
 
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])

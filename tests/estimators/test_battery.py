@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,6 +30,7 @@ from spherepair.estimators.assigning import AssigningClusterer
 from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.estimators.loading import ESTIMATORS
 from spherepair.training import engine
+from spherepair.training.batches import Batches
 from spherepair.training.stopping import PaperRule, StableLabels
 
 every_method = pytest.mark.parametrize("name", ESTIMATORS)
@@ -58,10 +62,26 @@ def test_the_battery_covers_every_method() -> None:
 
 aten = torch.ops.aten
 #: What makes the host wait for a GPU: it asks for a value, or for a shape that depends on values.
-WAITING = {aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten._unique2, aten.equal}
+WAITING = {
+    aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten._unique2, aten.unique_dim,
+    aten.unique_consecutive, aten.equal, aten.bincount, aten.repeat_interleave,
+}  # fmt: skip
+#: Likewise, of tensors on a GPU; those of a processor hand out what they have without being dispatched.
+WAITING_METHODS = ("cpu", "numpy", "tolist", "item")
 
 
 class NeverWaits(TorchDispatchMode):
+    def __enter__(self) -> Any:
+        self._patches = contextlib.ExitStack()
+        for name in WAITING_METHODS:
+            refuse = mock.Mock(side_effect=AssertionError(f"{name}() waits for the GPU"))
+            self._patches.enter_context(mock.patch.object(torch.Tensor, name, refuse))
+        return super().__enter__()
+
+    def __exit__(self, *args: Any) -> None:
+        super().__exit__(*args)
+        self._patches.close()
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         assert func.overloadpacket not in WAITING, f"{func} waits for the GPU"
         if func.overloadpacket in (aten.index, aten.index_put_, aten.index_put):
@@ -81,11 +101,26 @@ def test_no_step_of_an_epoch_waits_for_the_device(
             with NeverWaits():
                 super().__call__()
 
+    def plan(self: Any, epoch: int, plan: Any = Batches.plan) -> None:
+        with NeverWaits():
+            plan(self, epoch)
+
     monkeypatch.setattr(engine, "_AutogradStep", Watched)
+    monkeypatch.setattr(Batches, "plan", plan)
     build(name).fit(X, constraints=pairs)
     assert n_steps
-    with pytest.raises(AssertionError, match="waits for the GPU"), NeverWaits():
-        torch.ones(1).item()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        *(methodcaller(name) for name in ("item", "cpu", "numpy", "tolist", "unique", "nonzero", "bincount")),
+        bool, torch.repeat_interleave, lambda x: x[x > 0],
+    ],
+)  # fmt: skip
+def test_what_waits_for_the_device_is_noticed(ask: Any) -> None:
+    with pytest.raises(AssertionError, match=r"waits for the GPU|by a mask"), NeverWaits():
+        ask(torch.ones(1, dtype=torch.int64))
 
 
 @every_method

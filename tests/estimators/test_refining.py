@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.errors import InvalidConstraintsError, InvalidDataError
+from spherepair.estimators.spherepair_objective import SemiSupervisedObjective
 from spherepair.metrics import clustering_accuracy
+from spherepair.training import engine
 from spherepair.training.session import Session
 
 
@@ -43,6 +46,27 @@ def test_refine_satisfies_new_pairs_and_keeps_the_old(make: Any, X: Any, y: Any)
     assert len(model.constraints_) == len(old | new)
     assert {record["stage"] for record in model.history_[n_epochs:]} == {"refining"}
     assert clustering_accuracy(finer, model.labels_) > 0.9
+
+
+def test_refine_shows_the_network_a_tenth_of_what_fit_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60_000, 4), dtype=np.float32), rng.integers(0, 10, 60_000)
+    old, new = (Constraints.from_labels(y, n, random_state=0) for n in (10_000, 500))
+    shown: Counter[str] = Counter()
+
+    def count(self: Any, epoch: int) -> None:  # instead of training
+        batches = self._batches
+        shown[stage[-1]] += batches.n_steps * (2 * batches.pairs_per_step + batches.rows_per_step)
+
+    stage = ["fit"]
+    monkeypatch.setattr(engine._Sweep, "run", count)
+    monkeypatch.setattr(SemiSupervisedObjective, "on_epoch_start", lambda *args: None)
+    monkeypatch.setattr(SpherePair, "score_pairs", lambda *args: 0.95)
+    model = SpherePair(10, hidden_dims=(8,), random_state=0, progress=False, device="cpu")
+    model.fit(X, constraints=old)
+    stage.append("refine")
+    model.refine(new)
+    assert shown["fit"] >= 10 * shown["refine"] > 0
 
 
 def test_refine_is_much_shorter_than_fit(trained: SpherePair, pairs: Any) -> None:

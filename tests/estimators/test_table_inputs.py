@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-import tracemalloc
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,33 @@ import torch
 from scipy import sparse
 
 from spherepair import Constraints, SpherePair
+from spherepair.estimators import embedding, inputs
 from spherepair.training.scaling import learn_scaling
 
 NAMES = [f"c{i}" for i in range(5)]
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def _own_memory() -> int:
+    """Bytes of this process that are its own: of NumPy, torch and all else, but not of mapped files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+
+
+@contextmanager
+def _growth() -> Iterator[list[int]]:
+    """How much that memory grew at most meanwhile, looked at every few milliseconds; in its first entry."""
+    before, most, is_over = _own_memory(), [0], threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.002):
+            most[0] = max(most[0], _own_memory() - before)
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    yield most
+    is_over.set()
+    watch.join()
 
 
 def _frozen(X: np.ndarray) -> np.ndarray:
@@ -111,6 +138,7 @@ def test_labels_follow_the_order_of_the_rows(fitted: SpherePair, X: Any) -> None
     assert np.array_equal(fitted.predict(X[order]), fitted.labels_[order])
 
 
+@linux_only
 def test_sparse_rows_are_densified_a_batch_at_a_time(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X = sparse.random_array((30_000, 2_000), density=0.001, format="csr", rng=0, dtype=np.float32)
     sizes: list[int] = []
@@ -122,14 +150,23 @@ def test_sparse_rows_are_densified_a_batch_at_a_time(make: Any, monkeypatch: pyt
 
     monkeypatch.setattr(sparse.csr_array, "toarray", counting)
     pairs = Constraints.from_labels(np.arange(30_000) % 2, 300, random_state=0)
-    tracemalloc.start()
-    make(2, hidden_dims=(4,), max_epochs=1, pretraining=None).fit(X, constraints=pairs)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with _growth() as most:
+        make(2, hidden_dims=(4,), max_epochs=1, pretraining=None).fit(X, constraints=pairs)
     assert 0 < max(sizes) < 5_000
-    assert peak < 30_000 * 2_000 * 4 / 1.5
+    assert most[0] < 30_000 * 2_000 * 4 / 1.5
 
 
+@linux_only
+def test_wide_sparse_rows_are_labelled_a_few_at_a_time(make: Any) -> None:
+    X = sparse.random_array((4_000, 60_000), density=1e-4, format="csr", rng=0, dtype=np.float32)
+    pairs = Constraints.from_labels(np.arange(200) % 2, 300, random_state=0)
+    model = make(2, hidden_dims=(4,), max_epochs=1, pretraining=None).fit(X[:200], constraints=pairs)
+    with _growth() as most:
+        assert len(model.predict(X)) == 4_000
+    assert most[0] < 4_000 * 60_000 * 4 / 4
+
+
+@linux_only
 def test_a_memory_map_is_not_loaded_whole(make: Any, tmp_path: Path) -> None:
     shape = (60_000, 1_500)
     file = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", dtype=np.float32, shape=shape)
@@ -137,11 +174,11 @@ def test_a_memory_map_is_not_loaded_whole(make: Any, tmp_path: Path) -> None:
     del file
     pairs = Constraints.from_labels(np.arange(shape[0]) % 2, 300, random_state=0)
     table = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    tracemalloc.start()
-    make(2, hidden_dims=(4,), max_epochs=1, pretraining=None, scaling="none").fit(table, constraints=pairs)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < shape[0] * shape[1] * 4 / 2
+    with _growth() as most:
+        model = make(2, hidden_dims=(4,), max_epochs=1, pretraining=None, scaling="none")
+        labels = model.fit(table, constraints=pairs).predict(table)
+    assert np.array_equal(labels, model.labels_)
+    assert most[0] < shape[0] * shape[1] * 4 / 2
 
 
 def test_an_offset_beyond_float32_does_not_hide_the_spread() -> None:
@@ -162,3 +199,24 @@ def test_a_column_of_zeros_and_a_constant_column_scale_to_zero() -> None:
     scaled = scale(torch.from_numpy(X)).numpy()
     assert not scaled[:, :2].any()
     np.testing.assert_allclose(scaled[:, 2].std(), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_rows_of_a_frame_lie_side_by_side_in_memory(kind: str, X: Any) -> None:
+    columns = {f"c{i}": column for i, column in enumerate(X.T)}
+    frame = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[kind](columns)
+    rows = inputs.check_table(SpherePair(3), frame, reset=True)
+    assert rows.flags.c_contiguous
+    assert rows.flags.writeable
+    np.testing.assert_array_equal(rows, X)
+
+
+def test_of_many_rows_some_tell_how_wide_clusters_are(
+    fitted: SpherePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = np.square(fitted.embedding_ - fitted.cluster_centers_[fitted.labels_]).mean()
+    assert fitted._cloud_variance() == pytest.approx(exact, rel=1e-5)
+    monkeypatch.setattr(embedding, "VARIANCE_ROWS", 40)
+    rough = fitted._cloud_variance()
+    assert rough != pytest.approx(exact, rel=1e-5)
+    assert rough == pytest.approx(exact, rel=0.7)

@@ -28,7 +28,7 @@ from spherepair.estimators.spherepair import SpherePair
 
 NAME = "predict"
 EXAMPLE = "Example: spherepair predict model/ new_rows.csv --id id --out labels.csv"
-#: Rows labelled at a time; memory does not grow with the file.
+#: Rows labelled at a time; memory does not grow with an .npy file, other kinds are read whole.
 BLOCK_ROWS = 65_536
 
 

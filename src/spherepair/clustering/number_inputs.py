@@ -24,20 +24,21 @@ def unit_rows(embedding: ArrayLike) -> Floats:
     >>> unit_rows([[3.0, 4.0], [0.0, 0.0]]).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
     """
-    rows = np.asarray(embedding, dtype=float)
+    rows = np.array(embedding, dtype=float)  # a copy, which becomes the answer
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] == 0:
         raise InvalidDataError(
             f"embedding must be a table (rows, dimensions), got shape {rows.shape} instead."
         )
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    bad = np.flatnonzero(~np.isfinite(lengths))
     if len(bad):
         raise InvalidDataError(
             f"embedding must be finite, got NaN or infinite values in {len(bad)} rows, first row "
             f"{bad[0]}; check the training for divergence."
         )
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: Floats = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return unit
+    rows[lengths[:, 0] == 0] = 0.0  # too short to have a direction
+    np.divide(rows, lengths, out=rows, where=lengths > 0)
+    return rows
 
 
 def checked_limits(

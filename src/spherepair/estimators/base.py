@@ -390,6 +390,8 @@ class DeepConstrainedClusterer(
         result = map_rows(careful, rows, self._hardware, dtype=dtype)
         if not bool(is_clean):
             inputs.check_table(self, X, reset=False)  # says where they are
+            is_usable = map_rows(lambda x: x.isfinite().all(dim=1), rows, self._hardware, dtype=np.bool_)
+            inputs.refuse_overflow(is_usable)
         return result
 
     def _checked_rows(self, X: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,11 +24,10 @@ from spherepair.estimators.parameters import (
     embedding_size,
 )
 from spherepair.training.randomness import derive_seed
-from spherepair.training.rows import blocks
 from spherepair.training.stopping import LABELS, resolve_stopping
 
-#: Rows whose distances to their centres are held at once.
-VARIANCE_ROWS = 2**18
+#: Rows, at most, whose distances to their centres tell how wide clusters are.
+VARIANCE_ROWS = 2**16
 
 
 class EmbeddingClusterer(DeepConstrainedClusterer):
@@ -112,8 +112,9 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         """Clusters as round clouds of one common width about their centres.
 
         log p(k | z) = -|z - c_k|² / 2σ² + const, with σ² the mean squared distance of the training rows
-        to their own centres per dimension. On the sphere that is a mixture of von Mises-Fisher
-        distributions of one concentration; the most probable cluster is the nearest in any case.
+        to their own centres per dimension (of some of them where they are many). On the sphere that is a
+        mixture of von Mises-Fisher distributions of one concentration; the most probable cluster is the
+        nearest in any case.
         """
         closeness = self._closeness()
         precision = 1.0 / max(self._cloud_variance(), torch.finfo(torch.float32).tiny)
@@ -124,19 +125,17 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         check_is_fitted(self)
         centers = torch.from_numpy(self.cluster_centers_).to(self._hardware.device)
         half_square = centers.square().sum(dim=1) / 2
+        exact = replace(self._hardware, precision="float32")  # as labels of the fit were found
 
         def closeness(z: Tensor) -> Tensor:
-            with torch.autocast(z.device.type, enabled=False):
+            with exact.autocast(), exact.matrix_products():
                 return torch.addmm(-half_square, z, centers.T)
 
         return closeness
 
     def _cloud_variance(self) -> float:
-        total, n_kept = 0.0, 0
-        for start, stop in blocks(len(self.labels_), VARIANCE_ROWS):
-            labels = self.labels_[start:stop]
-            kept = labels >= 0
-            offsets = self.embedding_[start:stop][kept] - self.cluster_centers_[labels[kept]]
-            total += float(np.square(offsets).sum(dtype=np.float64))
-            n_kept += offsets.size
-        return total / max(1, n_kept)
+        step = -(-len(self.labels_) // VARIANCE_ROWS)
+        labels = self.labels_[::step]
+        kept = labels >= 0
+        offsets = self.embedding_[::step][kept] - self.cluster_centers_[labels[kept]]
+        return float(np.square(offsets).mean(dtype=np.float64)) if offsets.size else 0.0

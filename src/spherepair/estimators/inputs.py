@@ -64,7 +64,7 @@ def check_table(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -> 
 
 def check_tensor(estimator: Any, X: torch.Tensor) -> torch.Tensor:
     """A tensor on a GPU, to be used where it is: its shape checked, its values not yet."""
-    if X.ndim != 2 or X.shape[1] != estimator.n_features_in_:
+    if X.ndim != 2 or len(X) == 0 or X.shape[1] != estimator.n_features_in_ or X.is_complex():
         raise InvalidDataError(
             f"X has shape {tuple(X.shape)}, but {type(estimator).__name__} is expecting rows of "
             f"{estimator.n_features_in_} features as input."
@@ -170,7 +170,9 @@ def _table_to_array(table: Any, names: list[str]) -> Any:
                 f"column {name!r} is not numeric (its type is {dtype}); drop it or encode it, for "
                 "instance with sklearn.preprocessing.OneHotEncoder."
             )
-    return frame.to_numpy()
+    # Columns side by side in memory, as frames have them, would make every row a walk through all of it.
+    array = frame.to_numpy()
+    return array if array.flags.c_contiguous and array.flags.writeable else np.array(array, order="C")
 
 
 class _NotNumericError(InvalidDataError, TypeError):
@@ -214,6 +216,16 @@ def require_finite(X: Any, names: list[str] | None = None) -> None:
     found = [_bad_entries(X[start : start + size], start) for start in range(0, X.shape[0], size)]
     rows, columns = (np.concatenate(part) for part in zip(*found, strict=True))
     raise InvalidDataError(_describe_bad(rows, columns, X[rows, columns], names))
+
+
+def refuse_overflow(is_usable: Any) -> None:
+    """Say how many rows (n,) are not usable once scaled, and which is the first."""
+    if not is_usable.all():
+        raise InvalidDataError(
+            f"{np.count_nonzero(~is_usable)} row(s) of X, the first at row {int(np.argmin(is_usable))}, have "
+            "values so far from those of the fit that they are too large for float32 once they are scaled; "
+            "remove these rows or fill in what stands for a missing value."
+        )
 
 
 def _is_usable(values: Any) -> Any:

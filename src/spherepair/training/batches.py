@@ -18,8 +18,8 @@ from spherepair.training.randomness import torch_generator
 from spherepair.training.rows import RowSource
 
 #: Rows passed through the network at once when the whole objective is evaluated, by kind of device: a GPU
-#: is through so soon that several blocks would mostly wait for Python.
-SWEEP_ROWS = {"cuda": 65536, "cpu": 16384}
+#: is through so soon that several blocks would mostly wait for Python. Fewer where they are so wide.
+SWEEP_ROWS, SWEEP_ENTRIES = {"cuda": 65536, "cpu": 16384}, 2**26
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,8 @@ class Batches:
 
     @property
     def _sweep_rows(self) -> int:
-        return SWEEP_ROWS.get(self.rows.index_device.type, SWEEP_ROWS["cpu"])
+        most = SWEEP_ROWS.get(self.rows.index_device.type, SWEEP_ROWS["cpu"])
+        return min(most, max(1, SWEEP_ENTRIES // self.rows.n_features))
 
     def _batch(self, index: Tensor, link: Tensor, pair_weight: Tensor, row_weight: Tensor) -> Batch:
         device = self.rows.device

@@ -14,8 +14,9 @@ from spherepair.errors import DeviceMemoryError
 from spherepair.training.hardware import Hardware
 from spherepair.training.rows import RowSource, blocks
 
-#: Rows per block: wide enough for full speed, small enough for the widest layer.
+#: Rows per block: enough for full speed, few enough for the widest layer; and values, for wide tables.
 BLOCK_ROWS = {"cpu": 4096, "cuda": 65_536}
+BLOCK_ENTRIES = {"cpu": 2**23, "cuda": 2**26}
 _SMALLEST_BLOCK = 64
 #: Bytes of results that may wait on a GPU: fetching each block's own would make the host wait for it.
 WAITING_BYTES = 2**26
@@ -46,14 +47,14 @@ def map_rows(
                 waiting, fetched, n_bytes = [], stop, 0
         return result if result is not None else np.empty((0, 0), dtype=dtype)
 
-    return _in_blocks(collect, hardware)
+    return _in_blocks(collect, rows, hardware)
 
 
 @torch.no_grad()
 def map_rows_on_device(function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware) -> Tensor:
     """As :func:`map_rows`, for results that are needed on the device; nothing waits for the host."""
     return _in_blocks(
-        lambda size: torch.cat([part for _, part in _parts(function, rows, hardware, size)]), hardware
+        lambda size: torch.cat([part for _, part in _parts(function, rows, hardware, size)]), rows, hardware
     )
 
 
@@ -70,11 +71,12 @@ def map_some_rows(
                 found.append(function(rows.gather(part)))
         return torch.cat(found)
 
-    return _in_blocks(collect, hardware)
+    return _in_blocks(collect, rows, hardware)
 
 
-def _in_blocks(run: Callable[[int], Result], hardware: Hardware) -> Result:
-    size = BLOCK_ROWS.get(hardware.device.type, 4096)
+def _in_blocks(run: Callable[[int], Result], rows: RowSource, hardware: Hardware) -> Result:
+    kind = hardware.device.type if hardware.is_cuda else "cpu"
+    size = min(BLOCK_ROWS[kind], max(_SMALLEST_BLOCK, BLOCK_ENTRIES[kind] // rows.n_features))
     while True:
         try:
             with hardware.current():
