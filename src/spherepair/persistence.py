@@ -116,7 +116,10 @@ def _not_written(path: Path, error: Exception) -> ModelFileError:
 
 def _read_manifest(file: Path) -> dict[str, Any]:
     if not file.is_file():
-        raise ModelFileError(f"{file.parent} is not a saved model: it has no {MODEL_FILE}.")
+        folder = file.parent
+        what = f"it has no {MODEL_FILE}" if folder.is_dir() else "it does not exist"
+        what = "it is a file, and a model is the folder with it" if folder.is_file() else what
+        raise ModelFileError(f"{folder} is not a saved model: {what}.")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, OSError) as error:

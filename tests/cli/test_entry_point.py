@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow.csv as pa_csv
@@ -16,6 +19,7 @@ import pytest
 
 from spherepair import __version__, load
 from spherepair.cli import main
+from spherepair.cli.app import COMMANDS
 from spherepair.metrics import clustering_accuracy
 
 
@@ -50,7 +54,7 @@ def test_fit_and_predict_from_files_to_files(shell, example, tiny, tmp_path):
 def test_bad_input_is_exit_2_and_one_sentence_on_stderr(shell, tmp_path):
     done = shell("predict", tmp_path / "nowhere", tmp_path / "no.csv", "--out", tmp_path / "l.csv", "--json")
     assert done.code == 2
-    assert done.err == f"error: {tmp_path / 'nowhere'} is not a saved model: it has no model.json.\n"
+    assert done.err == f"error: {tmp_path / 'nowhere'} is not a saved model: it does not exist.\n"
     assert done.json["error"]["type"] == "ModelFileError"
 
 
@@ -140,3 +144,25 @@ def test_datasets_are_listed_for_people_and_machines(call):
     digits = next(entry for entry in found if entry["name"] == "digits")
     assert (digits["rows"], digits["available"]) == (1797, True)
     assert all(entry["how_to_get"] for entry in found)
+
+
+def test_help_and_unknown_commands_do_not_wait_for_torch():
+    script = "import sys; from spherepair.cli import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
+    for arguments, code in ((["--help"], 0), (["--version"], 0), (["nonsense"], 2), (["check", "--help"], 0)):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, encoding="utf-8", check=True
+        )
+        assert done.stdout.splitlines()[-1] == f"{code} False"
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself():
+    for name, sentence in COMMANDS.items():
+        module = import_module(f"spherepair.cli.{name}")
+        own = module.app.info.help if name == "bench" else inspect.getdoc(module.command)
+        assert own == sentence
+
+
+def test_an_interruption_while_a_command_is_loaded_is_a_sentence(monkeypatch, capsys):
+    monkeypatch.setattr("spherepair.cli.app.import_module", mock.Mock(side_effect=KeyboardInterrupt))
+    assert main(["fit", "rows.csv"]) == 130
+    assert capsys.readouterr().err == "interrupted; nothing was written.\n"

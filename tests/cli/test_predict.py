@@ -92,3 +92,22 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(call, example, tmp_pa
     assert "File too large" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["l.csv"]
     assert (tmp_path / "l.csv").read_text() == "old"
+
+
+def test_columns_of_the_model_are_neither_left_out_nor_ids(call, example, tmp_path):
+    for option in ("--drop", "--id"):
+        done = call("predict", example.model, example.rows, option, "f2", "--out", tmp_path / "l.csv")
+        assert done.code == 2
+        assert f"{option} f2: the model was fitted on this column and needs it" in done.err
+    assert not (tmp_path / "l.csv").exists()
+
+
+def test_words_in_a_column_of_the_model_are_to_be_mended(call, example, tmp_path):
+    columns = {f"f{place}": [str(value) for value in example.X[:20, place]] for place in range(5)}
+    columns["f2"][7] = "hot"
+    for name, words in (("some.csv", columns["f2"]), ("all.csv", ["hot"] * 20)):
+        pa_csv.write_csv(pa.table({**columns, "f2": words}), tmp_path / name)
+        done = call("predict", example.model, tmp_path / name, "--out", tmp_path / "l.csv")
+        assert done.code == 2
+        assert "column 'f2' is not numeric" in done.err
+        assert "--drop" not in done.err

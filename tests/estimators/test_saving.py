@@ -17,8 +17,8 @@ from scipy import sparse
 from sklearn.cluster import AgglomerativeClustering
 
 import spherepair
-from spherepair import SpherePair, load
-from spherepair.errors import InvalidParameterError, ModelFileError, SpherePairWarning
+from spherepair import Constraints, SpherePair, load
+from spherepair.errors import ConstraintWarning, InvalidParameterError, ModelFileError, SpherePairWarning
 from spherepair.persistence import FORMAT_VERSION, _json_digest
 from spherepair.training.pretraining import JointPretraining
 from spherepair.training.stopping import SettledRule
@@ -213,8 +213,8 @@ def test_pickled_weights_are_not_executed_even_with_a_right_digest(
 
 def test_what_is_no_model_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    for name in ("file", "nowhere", "."):
-        with pytest.raises(ModelFileError, match=r"no model\.json"):
+    for name, why in (("file", "is a file"), ("nowhere", "does not exist"), (".", r"has no model\.json")):
+        with pytest.raises(ModelFileError, match=why):
             load(tmp_path / name)
 
 
@@ -280,3 +280,10 @@ def test_an_interrupted_save_leaves_the_older_model(
     monkeypatch.undo()
     assert np.array_equal(load(folder).embedding_, before)
     assert [p.name for p in folder.parent.iterdir()] == ["model"]
+
+
+def test_pairs_of_a_loaded_model_know_their_rows_of_the_file(make: Any, X: Any, tmp_path: Path) -> None:
+    pairs = Constraints.from_arrays([0, 1, 2], [3, 4, 5], [True, False, True], source_row=[7, 12, 9])
+    with pytest.warns(ConstraintWarning):
+        make().fit(X, constraints=pairs).save(tmp_path / "model")
+    assert load(tmp_path / "model").constraints_.source_row.tolist() == pairs.source_row.tolist()

@@ -114,6 +114,9 @@ def test_inferred_number_shows_curve_and_confidence(digits):
     page = render_report(found)
     assert f"confidence {auto.cluster_number_.confidence:.2f}" in page
     assert page.count('class="dot') == len(found.evidence.curve.dots) >= 12
+    # New rows without pairs of their own say nothing about the number.
+    assert build_report(auto, digits.X[100:200]).evidence == found.evidence
+    assert len(repr(found)) < 300
 
 
 def test_other_rows_are_labelled_by_the_model_and_said_to_be_others(digits):

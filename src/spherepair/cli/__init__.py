@@ -25,6 +25,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f'error: the command line needs {error.name}; pip install "spherepair[cli]".\n')
         return 2
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted.\n")
-        return 130
-    return run(list(sys.argv[1:] if argv is None else argv))
+        return _interrupted()
+    try:
+        return run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # while a command's module is loaded
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    sys.stderr.write("interrupted; nothing was written.\n")
+    return 130

@@ -5,30 +5,59 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
-from spherepair.cli import bench, check, clusters, datasets, demo, fit, predict, report
 from spherepair.cli.endings import BAD_INPUT, INTERRUPTED, Ending, explain
 from spherepair.cli.reporting import write_json
 from spherepair.version import __version__
 
-app = typer.Typer(
-    name="spherepair",
-    help="Group rows from must-link and cannot-link pairs, even when the number of clusters is unknown.",
-    epilog="Exit codes: 0 done, 2 bad input, 3 contradictory pairs, 130 interrupted. With --json a command "
-    'prints one JSON object, for errors {"error": {"type", "message", "exit_code"}}. '
-    "Try it: spherepair demo",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    pretty_exceptions_show_locals=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for module in (demo, fit, predict, check, clusters, report, datasets):
-    app.command(name=module.NAME, epilog=module.EXAMPLE)(module.command)
-app.add_typer(bench.app)
+#: The commands, in the order of the help, and their first sentence. The module of a command is loaded when
+#: it is called: most need torch, for which nobody should wait who asks for help or mistypes a name.
+COMMANDS = {
+    "demo": "Pairs, a fit with unknown number of clusters, new rows labelled, a report; a minute or two.",
+    "fit": "Learn clusters from rows and pairs, and save the model.",
+    "predict": "Label rows with a saved model.",
+    "check": "Say what pairs cover, what follows from them, and where they contradict each other.",
+    "clusters": "Say how many clusters there are, why, and how sure that is.",
+    "report": "Write one HTML file: clusters, a map, constraints kept and violated, examples, what to "
+    "label next.",
+    "datasets": "List the data sets of the benchmarks and how to get those that are not here.",
+    "bench": "Run the paper's experiments and report on them.",
+}
+
+
+def build_app(called: str | None) -> typer.Typer:
+    """The command line with the command ``called`` as it is, and of all others the name and a sentence."""
+    app = typer.Typer(
+        name="spherepair",
+        help="Group rows from must-link and cannot-link pairs, even when the number of clusters is unknown.",
+        epilog="Exit codes: 0 done, 2 bad input, 3 contradictory pairs, 130 interrupted. With --json a "
+        'command prints one JSON object, for errors {"error": {"type", "message", "exit_code"}}. '
+        "Try it: spherepair demo",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        pretty_exceptions_show_locals=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, sentence in COMMANDS.items():
+        if name != called:
+            app.command(name=name, help=sentence)(_not_called)
+            continue
+        module = import_module(f"spherepair.cli.{name}")
+        if isinstance(getattr(module, "app", None), typer.Typer):
+            app.add_typer(module.app)
+        else:
+            app.command(name=name, epilog=module.EXAMPLE)(module.command)
+    return app
+
+
+def _not_called() -> None:
+    """Stands for the other commands."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -37,7 +66,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
@@ -50,6 +78,7 @@ def run(argv: list[str]) -> int:
     """Run a command; whatever a user can mend ends in one sentence on stderr and an exit code."""
     _never_fail_to_print()
     try:
+        app = build_app(argv[0] if argv and argv[0] in COMMANDS else None)
         typer.main.get_command(app)(args=argv, prog_name="spherepair")
     except SystemExit as end:
         return _after_typer(end, as_json="--json" in argv)

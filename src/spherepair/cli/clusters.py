@@ -38,7 +38,9 @@ def command(
     *,
     constraints: Annotated[
         Path | None,
-        typer.Option("--constraints", metavar="PAIRS", help=f"{PAIR_KINDS}; those of the fit when missing."),
+        typer.Option(
+            "--constraints", "-c", metavar="PAIRS", help=f"{PAIR_KINDS}; those of the fit when missing."
+        ),
     ] = None,
     data: DataOption = None,
     id_column: IdOption = None,

@@ -54,13 +54,15 @@ def read_columns(
     for name in (*drop, *([id_column] if id_column is not None else [])):
         _require_column(name, header, path)
     _refuse_repeated(header, path)
+    if features is not None:
+        _refuse_features(features, id_column=id_column, drop=drop)
     left_out = {*drop, id_column}
     wanted = [name for name in header if name not in left_out] if features is None else list(features)
     _refuse_missing(wanted, header, path)
     _refuse_unnamed(wanted, header, path)
     table = _read(path, [*wanted, *([id_column] if id_column is not None else [])], text=id_column)
     numbers = table.select(wanted)
-    _refuse_text(numbers, path)
+    _refuse_text(numbers, path, needed=features is not None)
     return Columns(numbers, None if id_column is None else table[id_column])
 
 
@@ -147,6 +149,17 @@ def _require_column(name: str, header: list[str], path: Path) -> None:
         raise InvalidDataError(f"{path} has no column {name!r}; it has {_listed(header)}.")
 
 
+def _refuse_features(features: Sequence[str], *, id_column: str | None, drop: Sequence[str]) -> None:
+    """What a model was fitted on can be neither left out nor the names of the rows."""
+    for option, names in (("--drop", drop), ("--id", [] if id_column is None else [id_column])):
+        for name in names:
+            if name in features:
+                raise InvalidDataError(
+                    f"{option} {name}: the model was fitted on this column and needs it; leave the option "
+                    "out, or fit without the column."
+                )
+
+
 def _refuse_missing(wanted: list[str], header: list[str], path: Path) -> None:
     missing = [name for name in wanted if name not in header]
     if missing:
@@ -185,28 +198,32 @@ def _refuse_other_separator(names: list[str], path: Path) -> None:
         raise InvalidDataError(f"{path} has one column only, {names[0]!r}; separate its columns by commas.")
 
 
-def _refuse_text(table: Any, path: Path) -> None:
+def _refuse_text(table: Any, path: Path, *, needed: bool) -> None:
     import pyarrow.types as kinds
 
     tests = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
     for name, kind in zip(table.column_names, table.schema.types, strict=True):
         if not any(test(kind) for test in tests):
-            raise InvalidDataError(f"{path}: column {name!r} is not numeric {_why(table[name], name)}")
+            raise InvalidDataError(
+                f"{path}: column {name!r} is not numeric {_why(table[name], name, needed=needed)}"
+            )
 
 
-def _why(column: Any, name: str) -> str:
-    """A column of words wants another role; a few words among numbers want mending."""
+def _why(column: Any, name: str, *, needed: bool) -> str:
+    """A column of words wants another role; a few words among numbers, or what a model needs, mending."""
     values = column.to_pylist()
     strange = [
         row for row, value in enumerate(values) if value not in (None, "") and not _is_number(str(value))
     ]
     if strange and len(strange) <= RARE_SHARE * len(values):
         first = f"the first being {values[strange[0]]!r} in row {strange[0]}, counting from 0"
-        return (
-            f"({len(strange)} of its {len(values)} values are no numbers, {first}); mend them, or leave out "
-            f"the column with --drop {name}."
-        )
+        remedy = "mend them" if needed else f"mend them, or leave out the column with --drop {name}"
+        return f"({len(strange)} of its {len(values)} values are no numbers, {first}); {remedy}."
     example = values[0] if values else None
+    if needed:
+        return (
+            f"(its type is {column.type}, its first value {example!r}), but the model was fitted on numbers."
+        )
     return (
         f"(its type is {column.type}, its first value {example!r}); give --id {name} if it names the rows, "
         f"leave it out with --drop {name}, or encode it."

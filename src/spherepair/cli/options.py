@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from spherepair.networks import ARCHITECTURES
-
 DATA_KINDS = ".npy, .npz, .csv, .parquet or .svmlight"
 PAIR_KINDS = ".csv, .parquet or .jsonl with left, right, link and perhaps weight"
 
@@ -111,6 +109,8 @@ def layer_sizes(text: str, option: str = "--hidden-dims") -> str | tuple[int, ..
     >>> layer_sizes("compact"), layer_sizes("32,16")
     ('compact', (32, 16))
     """
+    from spherepair.networks import ARCHITECTURES  # which loads torch
+
     if text in ARCHITECTURES:
         return text
     sizes = [part.strip() for part in text.split(",")]

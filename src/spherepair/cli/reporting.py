@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -24,11 +24,13 @@ from rich.progress import (
 )
 
 from spherepair.cli.endings import InterruptedCommand, ReaderGone, in_options
-from spherepair.training.engine import TrainingState
 
-#: Anything that takes longer shows a bar.
+if TYPE_CHECKING:
+    from spherepair.training.engine import TrainingState
+
 #: Between two lines of progress in a log.
 LINE_SECONDS = 10.0
+#: Anything that takes longer shows a bar.
 QUIET_SECONDS = 2.0
 INTERRUPTED = "interrupted; nothing was written."
 

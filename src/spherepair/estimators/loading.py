@@ -106,6 +106,7 @@ def _rebuild(
         arrays["pairs.right"],
         arrays["pairs.is_must_link"],
         weight=arrays["pairs.weight"],
+        source_row=arrays.get("pairs.source_row"),  # which models of earlier states have not
     )
     return model
 

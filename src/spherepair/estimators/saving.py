@@ -53,6 +53,7 @@ def save_estimator(estimator: Any, folder: str | Path) -> None:
         "pairs.right": pairs.right,
         "pairs.is_must_link": pairs.is_must_link,
         "pairs.weight": pairs.weight,
+        "pairs.source_row": pairs.source_row,
     }
     scaling = estimator._scaling
     if scaling.shift is not None and scaling.factor is not None:

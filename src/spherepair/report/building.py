@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -84,12 +84,13 @@ class Report:
     n_borderline: int
     are_training_rows: bool
     kind: str
-    evidence: Evidence
-    kept: Kept
-    clusters: tuple[ClusterCard, ...]
-    points: MapPoints
-    questions: tuple[PairCard, ...]
-    settings: Settings
+    # Not in what a notebook shows of it: they hold every row that is drawn.
+    evidence: Evidence = field(repr=False)
+    kept: Kept = field(repr=False)
+    clusters: tuple[ClusterCard, ...] = field(repr=False)
+    points: MapPoints = field(repr=False)
+    questions: tuple[PairCard, ...] = field(repr=False)
+    settings: Settings = field(repr=False)
 
 
 def build_report(

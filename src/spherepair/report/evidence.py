@@ -89,7 +89,7 @@ class Evidence:
 def find_evidence(
     model: Any, embedding: NDArray[Any], *, constraints: Constraints, are_training_rows: bool
 ) -> Evidence:
-    """What the model said when it was fitted or, for other pairs or rows, what these say."""
+    """What the model said when it was fitted or, where there are other pairs, what these say."""
     number = _number(model, embedding, constraints=constraints, are_training_rows=are_training_rows)
     return Evidence(
         n_clusters=int(model.n_clusters_),
@@ -127,7 +127,8 @@ def _number(
     model: Any, embedding: NDArray[Any], *, constraints: Constraints, are_training_rows: bool
 ) -> ClusterNumber:
     found: ClusterNumber | None = getattr(model, "cluster_number_", None)
-    if are_training_rows and found is not None and constraints == model.constraints_:
+    says_nothing_new = constraints == model.constraints_ if are_training_rows else len(constraints) == 0
+    if found is not None and says_nothing_new:
         return found
     if are_training_rows and hasattr(model, "count_clusters"):
         counted: ClusterNumber = model.count_clusters(constraints)
