@@ -97,7 +97,7 @@ class StreamedRows:
             dense = dense.copy()  # torch shares memory only with arrays it could write to
         tensor = torch.from_numpy(_torch_compatible(dense))
         if self.device.type == "mps" and tensor.dtype == torch.float64:
-            tensor = tensor.float()  # which that device has not
+            tensor = tensor.float()  # that device has no float64
         if self.device.type != "cuda":
             return tensor.to(self.device)
         with _staging(self.device) as staging:
