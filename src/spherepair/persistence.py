@@ -114,12 +114,15 @@ def _not_written(path: Path, error: Exception) -> ModelFileError:
     return ModelFileError(f"{path} could not be written ({error}); free some space or choose another place.")
 
 
+def _what_is_wrong(folder: Path) -> str:
+    if folder.is_dir():
+        return f"it has no {MODEL_FILE}"
+    return "it is a file, and a model is the folder with it" if folder.exists() else "it does not exist"
+
+
 def _read_manifest(file: Path) -> dict[str, Any]:
     if not file.is_file():
-        folder = file.parent
-        what = f"it has no {MODEL_FILE}" if folder.is_dir() else "it does not exist"
-        what = "it is a file, and a model is the folder with it" if folder.is_file() else what
-        raise ModelFileError(f"{folder} is not a saved model: {what}.")
+        raise ModelFileError(f"{file.parent} is not a saved model: {_what_is_wrong(file.parent)}.")
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, OSError) as error:

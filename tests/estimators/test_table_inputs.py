@@ -40,9 +40,11 @@ def _growth() -> Iterator[list[int]]:
 
     watch = threading.Thread(target=look)
     watch.start()
-    yield most
-    is_over.set()
-    watch.join()
+    try:
+        yield most
+    finally:
+        is_over.set()
+        watch.join()
 
 
 def _frozen(X: np.ndarray) -> np.ndarray:

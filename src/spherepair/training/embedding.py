@@ -75,7 +75,7 @@ def map_some_rows(
 
 
 def _in_blocks(run: Callable[[int], Result], rows: RowSource, hardware: Hardware) -> Result:
-    kind = hardware.device.type if hardware.is_cuda else "cpu"
+    kind = "cuda" if hardware.is_cuda else "cpu"
     size = min(BLOCK_ROWS[kind], max(_SMALLEST_BLOCK, BLOCK_ENTRIES[kind] // rows.n_features))
     while True:
         try:
