@@ -106,10 +106,12 @@ def test_a_row_that_is_alone_in_the_leaf_of_every_tree_gets_rows_that_exist():
 
 def test_leaves_hold_every_row_once():
     for n in [*ODD_SIZES, LONELY]:
-        leaves = neighbors._leaves(blobs(n), seeded())
-        assert leaves.shape[1] <= LEAF_ROWS
-        rows = leaves[leaves < n]
-        assert torch.equal(rows.sort().values, torch.arange(n))
+        padded = torch.cat([blobs(n), torch.zeros(1, 8)])
+        trees = neighbors._leaves(padded, 2, seeded())
+        assert trees.shape[2] <= LEAF_ROWS
+        for leaves in trees:
+            rows = leaves[leaves < n]
+            assert torch.equal(rows.sort().values, torch.arange(n))
 
 
 def test_the_same_seed_finds_the_same_neighbors():
@@ -127,8 +129,18 @@ def test_the_global_generator_is_left_alone():
 def test_how_leaves_are_cut_into_chunks_changes_nothing(monkeypatch):
     x = blobs(2000)
     whole = find(x)
-    monkeypatch.setattr(neighbors, "CHUNK_LEAVES", 3)
+    monkeypatch.setattr(neighbors, "CHUNK_LEAVES", {"cpu": 3})
     assert torch.equal(find(x), whole)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_trees_may_be_grown_a_few_at_a_time(at_once, monkeypatch):
+    x, grown, leaves = blobs(4000), [], neighbors._leaves
+    monkeypatch.setattr(neighbors, "GROWN_ENTRIES", at_once * x.numel() + 1)
+    monkeypatch.setattr(neighbors, "_leaves", lambda x, n, g: grown.append(n) or leaves(x, n, g))
+    exact = distances(x).topk(5, largest=False).indices
+    assert (find(x)[:, :, None] == exact[:, None]).any(dim=2).float().mean() > 0.9
+    assert grown == {1: [1, 1, 1, 1], 3: [3, 1]}[at_once]
 
 
 def test_rows_are_not_changed():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,9 +14,10 @@ import torch
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.estimators.battery_settings import EXPECTED_FAILURES, LEARNING, TINY, accuracy_on_digits, build
-from torch.utils._python_dispatch import TorchDispatchMode
+from tests.estimators.never_waits import NeverWaits
 
 from spherepair import Constraints, baselines, load
+from spherepair.clustering.kmeans import LateAnswer
 from spherepair.errors import (
     ConflictError,
     ConstraintWarning,
@@ -26,6 +25,7 @@ from spherepair.errors import (
     InvalidDataError,
     InvalidParameterError,
 )
+from spherepair.estimators import neighbor_term, pseudo_pairs
 from spherepair.estimators.assigning import AssigningClusterer
 from spherepair.estimators.embedding import EmbeddingClusterer
 from spherepair.estimators.loading import ESTIMATORS
@@ -60,40 +60,11 @@ def test_the_battery_covers_every_method() -> None:
     assert set(TINY) == set(LEARNING) == set(ESTIMATORS) == {"SpherePair", *baselines.__all__}
 
 
-aten = torch.ops.aten
-#: What makes the host wait for a GPU: it asks for a value, or for a shape that depends on values.
-WAITING = {
-    aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten._unique2, aten.unique_dim,
-    aten.unique_consecutive, aten.equal, aten.bincount, aten.repeat_interleave,
-}  # fmt: skip
-#: Likewise, of tensors on a GPU; those of a processor hand out what they have without being dispatched.
-WAITING_METHODS = ("cpu", "numpy", "tolist", "item")
-
-
-class NeverWaits(TorchDispatchMode):
-    def __enter__(self) -> Any:
-        self._patches = contextlib.ExitStack()
-        for name in WAITING_METHODS:
-            refuse = mock.Mock(side_effect=AssertionError(f"{name}() waits for the GPU"))
-            self._patches.enter_context(mock.patch.object(torch.Tensor, name, refuse))
-        return super().__enter__()
-
-    def __exit__(self, *args: Any) -> None:
-        super().__exit__(*args)
-        self._patches.close()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        assert func.overloadpacket not in WAITING, f"{func} waits for the GPU"
-        if func.overloadpacket in (aten.index, aten.index_put_, aten.index_put):
-            assert all(index is None or index.dtype != torch.bool for index in args[1]), f"{func} by a mask"
-        return func(*args, **(kwargs or {}))
-
-
 @every_method
-def test_no_step_of_an_epoch_waits_for_the_device(
+def test_nothing_in_an_epoch_waits_for_the_device(
     name: str, X: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_steps = Counter()
+    n_steps, n_starts = Counter(), Counter()
 
     class Watched(engine._AutogradStep):
         def __call__(self) -> None:
@@ -105,10 +76,30 @@ def test_no_step_of_an_epoch_waits_for_the_device(
         with NeverWaits():
             plan(self, epoch)
 
+    def build_objective(self: Any, job: Any, build: Any = ESTIMATORS[name]._build_objective) -> Any:
+        objective = build(self, job)
+        start = objective.on_epoch_start
+
+        def watched(epoch: int, state: Any) -> None:
+            n_starts.update([state.stage])
+            with NeverWaits():
+                start(epoch, state)
+
+        objective.on_epoch_start = watched
+        return objective
+
     monkeypatch.setattr(engine, "_AutogradStep", Watched)
     monkeypatch.setattr(Batches, "plan", plan)
-    build(name).fit(X, constraints=pairs)
+    monkeypatch.setattr(ESTIMATORS[name], "_build_objective", build_objective)
+    monkeypatch.setattr(LateAnswer, "is_true", lambda self, value: False)  # it may come as late as it likes
+    monkeypatch.setattr(pseudo_pairs, "EVERY", 2)
+    monkeypatch.setattr("spherepair.estimators.spherepair.FIRST_EPOCH", 1)
+    monkeypatch.setattr(neighbor_term, "MOST_ROWS", len(X) // 2)
+    model = build(name).fit(X, constraints=pairs)
+    model.refine(Constraints.from_pairs(must_link=[(0, 1)]), on_conflict="drop")
     assert n_steps
+    assert n_starts["pairs"] == model.max_epochs
+    assert n_starts["refining"] > 0
 
 
 @pytest.mark.parametrize(

@@ -450,3 +450,31 @@ def test_in_a_fit_and_a_refinement_neighbors_are_known_before_the_first_look(
     assert set(shapes[:first]) == {(50, n_witnesses)}
     assert len(shapes) > first > 0
     assert set(are_ends) == {neighbor_weight == 0.0}
+
+
+def test_clusters_that_are_known_at_the_start_are_not_looked_for(monkeypatch):
+    z = circle([0, 120, 240])
+    centers, n_cuts = F.normalize(z[[45, 5, 25]], dim=1), []
+    monkeypatch.setattr(pseudo_pairs, "kmeans", lambda *args, **kwargs: n_cuts.append(1) or centers.flip(0))
+    term = look(z, make_pairs(), 3, centers=centers)
+    assert not n_cuts
+    assert [label_of(term, group) for group in range(3)] == [1, 2, 0]
+    term.on_epoch_start(EVERY, lambda index: z[index])
+    assert n_cuts == [1]
+    assert [label_of(term, group) for group in range(3)] == [1, 0, 2]
+
+
+@pytest.mark.parametrize(("n_clusters", "n_cuts"), [(3, 0), (4, 1)])
+def test_a_refinement_starts_from_the_clusters_it_has_unless_it_shall_have_more(
+    n_clusters: int, n_cuts: int, make: Any, monkeypatch: Any
+) -> None:
+    X, y = make_blobs(90, centers=3, n_features=4, random_state=0)
+    settings = {"hidden_dims": (8,), "max_epochs": 12, "batch_size": 32, "stopping": "fixed"}
+    model = make(3, **settings).fit(X, constraints=Constraints.from_labels(y, 50, random_state=0))
+    cuts, true_kmeans = [], pseudo_pairs.kmeans
+    monkeypatch.setattr(
+        pseudo_pairs, "kmeans", lambda x, k, **options: cuts.append(k) or true_kmeans(x, k, **options)
+    )
+    model.set_params(n_clusters=n_clusters).refine(Constraints.from_labels(y, 10, random_state=1))
+    assert cuts == [4] * n_cuts
+    assert model.n_clusters_ == n_clusters

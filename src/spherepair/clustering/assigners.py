@@ -53,8 +53,7 @@ class KMeansAssigner:
         """Cluster embeddings (n, D)."""
         generator = torch.Generator(self.device).manual_seed(seed)
         rows = torch.from_numpy(embedding).to(self.device)
-        found = kmeans(rows, n_clusters, generator=generator, n_init=self.n_init)
-        centers = found.centers.cpu().numpy()
+        centers = kmeans(rows, n_clusters, generator=generator, n_init=self.n_init).cpu().numpy()
         centers = unit_rows(centers) if self.spherical else centers
         return Assignment(nearest_center(rows, centers), centers)
 

@@ -2,31 +2,26 @@
 
 scikit-learn's KMeans adds up centres in the order in which its threads finish, so two runs may round
 differently, and it knows no GPU. Here every restart is a block of columns of one matrix product,
-sums are matrix products too, and rows are taken in chunks, so memory does not grow with n x K.
+sums are matrix products too, and rows are taken in chunks, so memory does not grow with n x K. Nothing waits
+for a GPU: whether the centres still move is heard of when the answer arrives, and rounds that were queued
+meanwhile change nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 #: Entries of a chunk's distance matrix; 2**23 floats are 32 MiB.
 CHUNK_ENTRIES = 2**23
-#: Above this number of rows the restarts compete on a random sample and the winner goes on with all.
-CONTEST_ROWS = 16_384
+#: Restarts compete for so many rounds, then the best goes on alone; above this number of rows they compete on
+#: a random sample.
+CONTEST_ROUNDS, CONTEST_ROWS = 15, 16_384
 #: At least so many rows for each cluster in that sample.
 ROWS_PER_CLUSTER = 100
-
-
-@dataclass(frozen=True)
-class KMeansResult:
-    """Centres (K, D) and the mean squared distance of the rows to them."""
-
-    centers: Tensor
-    inertia: float
 
 
 def kmeans(
@@ -37,8 +32,8 @@ def kmeans(
     n_init: int = 20,
     max_iter: int = 300,
     tol: float = 1e-4,
-) -> KMeansResult:
-    """Lloyd's algorithm from k-means++ starts, the best of ``n_init``.
+) -> Tensor:
+    """Centres (K, D) by Lloyd's algorithm from k-means++ starts, the most promising of ``n_init``.
 
     Parameters
     ----------
@@ -53,72 +48,112 @@ def kmeans(
     Examples
     --------
     >>> x = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
-    >>> result = kmeans(x, 2, generator=torch.Generator().manual_seed(0))
-    >>> sorted(round(c, 2) for c in result.centers[:, 0].tolist())
+    >>> centers = kmeans(x, 2, generator=torch.Generator().manual_seed(0))
+    >>> sorted(round(c, 2) for c in centers[:, 0].tolist())
     [0.05, 5.05]
     """
-    threshold = tol * float(x.var(dim=0, unbiased=False).mean())
+    threshold = tol * x.var(dim=0, unbiased=False).mean()
     contest = x
     most = max(CONTEST_ROWS, ROWS_PER_CLUSTER * n_clusters)
     if len(x) > most:
         contest = x[torch.randperm(len(x), generator=generator, device=x.device)[:most]]
     centers = _plus_plus(contest, n_clusters, n_init, generator)  # (R, K, D)
-    centers, inertia = _lloyd(contest, centers, max_iter, threshold)
-    best = centers[inertia.argmin()][None]
-    if contest is not x:
-        best, inertia = _lloyd(x, best, max_iter, threshold)
-    return KMeansResult(best[0], float(inertia.min()))
+    centers = _lloyd(contest, centers, min(CONTEST_ROUNDS, max_iter), threshold)
+    best = centers.index_select(0, _gain(contest, centers).argmax()[None])
+    return _lloyd(x, best, max_iter, threshold)[0]
 
 
 def _plus_plus(x: Tensor, n_clusters: int, n_init: int, generator: torch.Generator) -> Tensor:
     """Each next centre is a row drawn with probability proportional to its squared distance."""
+    square = x.square().sum(dim=1)
     chosen = torch.randint(len(x), (n_init,), generator=generator, device=x.device)
     centers = [x[chosen]]  # each (R, D)
     nearest = torch.full((n_init, len(x)), torch.inf, device=x.device)
     for _ in range(n_clusters - 1):
-        nearest = torch.minimum(nearest, torch.cdist(centers[-1], x).square())
+        far = torch.addmm(square[chosen][:, None] + square, centers[-1], x.T, alpha=-2.0).clamp_(min=0.0)
+        nearest = torch.minimum(nearest, far)
         mass = nearest.cumsum(dim=1, dtype=torch.float64)
         draw = torch.rand(n_init, 1, generator=generator, device=x.device, dtype=torch.float64)
-        chosen = torch.searchsorted(mass, draw * mass[:, -1:]).clamp(max=len(x) - 1)
-        centers.append(x[chosen[:, 0]])
+        chosen = torch.searchsorted(mass, draw * mass[:, -1:]).clamp(max=len(x) - 1)[:, 0]
+        centers.append(x[chosen])
     return torch.stack(centers, dim=1)
 
 
-def _lloyd(x: Tensor, centers: Tensor, max_iter: int, threshold: float) -> tuple[Tensor, Tensor]:
+def _lloyd(x: Tensor, centers: Tensor, max_iter: int, threshold: Tensor) -> Tensor:
     """Move the centres of all restarts until none of them moves any more."""
+    is_over = torch.zeros((), dtype=torch.bool, device=x.device)
+    answer = LateAnswer(x.device)
     for _ in range(max_iter):
-        sums, counts = _sums(x, centers)
-        # An empty cluster keeps its centre; the competition between restarts weeds it out.
-        moved = torch.where(counts[..., None] > 0, sums / counts.clamp(min=1)[..., None], centers)
-        shift = (moved - centers).square().sum(dim=(1, 2))
-        centers = moved
-        if bool((shift <= threshold).all()):
+        moved = _means(x, centers)
+        shift = (moved - centers).square().sum(dim=(1, 2)).amax()
+        centers = torch.where(is_over, centers, moved)
+        is_over = is_over | (shift <= threshold)
+        if answer.is_true(is_over):
             break
-    return centers, _inertia(x, centers)
+    return centers
 
 
-def _sums(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums (R, K, D) and counts (R, K) of the rows nearest to each centre."""
-    sums, counts = torch.zeros_like(centers), torch.zeros_like(centers[..., 0])
-    for chunk, score in scores(x, centers):
-        nearest = score.max(dim=2, keepdim=True).indices  # faster than argmax
-        one_hot = torch.zeros_like(score).scatter_(2, nearest, 1.0).view(len(chunk), -1)
-        sums += (one_hot.T @ chunk).view(sums.shape)
-        counts += one_hot.sum(dim=0).view(counts.shape)
-    return sums, counts
+class LateAnswer:
+    """Whether something on the device is true, without waiting for the device to get there.
+
+    On a GPU the answer to a question comes with a later one; what is true must stay so.
+
+    Examples
+    --------
+    >>> LateAnswer(torch.device("cpu")).is_true(torch.tensor(True))
+    True
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._arrival: torch.cuda.Event | None = None
+        self._value: Tensor | None = None
+        if device.type == "cuda":
+            self._value = torch.zeros((), dtype=torch.bool, pin_memory=True)
+
+    def is_true(self, value: Tensor) -> bool:
+        """Whether an earlier value that has arrived was true; on a processor whether this one is."""
+        if self._value is None:
+            return bool(value)
+        if self._arrival is not None:
+            if not self._arrival.query():  # type: ignore[no-untyped-call]
+                return False
+            if bool(self._value):
+                return True
+        self._value.copy_(value, non_blocking=True)
+        self._arrival = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._arrival.record(torch.cuda.current_stream(value.device))
+        return False
 
 
-def _inertia(x: Tensor, centers: Tensor) -> Tensor:
-    """Mean squared distance (R,) of the rows to the nearest centre."""
+def _means(x: Tensor, centers: Tensor) -> Tensor:
+    """Means (R, K, D) of the rows nearest to each centre; that of none is where it was.
+
+    The competition between restarts weeds empty clusters out.
+    """
+    parts = (_sums(chunk, score) for chunk, score in scores(x, centers))
+    sums, counts = reduce(lambda so_far, part: (so_far[0] + part[0], so_far[1] + part[1]), parts)
+    return torch.where(counts[..., None] > 0, sums / counts[..., None], centers)
+
+
+def _sums(chunk: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums (R, K, D) and counts (R, K) of the rows of a chunk, each with its nearest centre."""
+    nearest = score.max(dim=2, keepdim=True).indices  # faster than argmax
+    one_hot = torch.zeros_like(score).scatter_(2, nearest, 1.0).view(len(chunk), -1)
+    sums, counts = one_hot.T @ chunk, one_hot.sum(dim=0)
+    return sums.view(*score.shape[1:], -1), counts.view(score.shape[1:])
+
+
+def _gain(x: Tensor, centers: Tensor) -> Tensor:
+    """How much nearer (R,) than to the origin the rows are to their centres, all together and squared."""
     gain = torch.zeros(len(centers), device=x.device, dtype=torch.float64)
     for _, score in scores(x, centers):
         gain += score.max(dim=2).values.sum(dim=0, dtype=torch.float64)
-    return (x.square().sum(dtype=torch.float64) - 2 * gain) / len(x)
+    return 2 * gain
 
 
 def scores(x: Tensor, centers: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Chunks of rows (m, D) and their scores (m, R, K): greatest for the nearest centre of each restart."""
     flat = centers.reshape(-1, centers.shape[-1])
-    half_square = flat.square().sum(dim=1) / 2
+    bias = -0.5 * flat.square().sum(dim=1)
     for chunk in torch.split(x, max(1, CHUNK_ENTRIES // len(flat))):
-        yield chunk, torch.addmm(-half_square, chunk, flat.T).view(len(chunk), *centers.shape[:2])
+        yield chunk, torch.addmm(bias, chunk, flat.T).view(len(chunk), *centers.shape[:2])

@@ -1,7 +1,7 @@
 """Approximate nearest neighbours: rows are parted by random hyperplanes, and compared where they end up.
 
-All leaves of a tree have the same size, so that a tree is some sorting and one batched matrix product, on
-any device. Time and memory grow with n log n and n.
+All leaves of all trees have the same size, so that a level of all trees is one batched matrix product and
+some sorting, on any device. Time and memory grow with n log n and n.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from torch import Tensor
 #: Rows compared with each other in one leaf, at most, and how many trees are grown.
 LEAF_ROWS = 128
 TREES = 4
-#: Leaves compared at once; 128 of them are 8 MiB of similarities.
-CHUNK_LEAVES = 128
+#: Leaves compared at once, by kind of device; 128 of them are 8 MiB of similarities.
+CHUNK_LEAVES = {"cpu": 128, "cuda": 2048}
+#: Values of rows that lie ready for the next level at once: of all trees, or of fewer where rows are many.
+GROWN_ENTRIES = 2**25
 
 
 def nearest_neighbors(x: Tensor, n_neighbors: int, *, generator: torch.Generator) -> Tensor:
@@ -40,51 +42,61 @@ def nearest_neighbors(x: Tensor, n_neighbors: int, *, generator: torch.Generator
     if n_neighbors >= len(x):
         raise ValueError(f"n_neighbors={n_neighbors} must be below the {len(x)} rows.")
     n_trees = 1 if len(x) <= LEAF_ROWS else TREES
-    found = [_search(x, _leaves(x, generator), n_neighbors) for _ in range(n_trees)]
+    at_once = max(1, GROWN_ENTRIES // x.numel())
+    padded = torch.cat([x, x.new_zeros(1, x.shape[1])])
+    found = [
+        _search(padded, _leaves(padded, min(at_once, n_trees - first), generator), n_neighbors)
+        for first in range(0, n_trees, at_once)
+    ]
     scores, places = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
     return _best(scores, places, n_neighbors)
 
 
-def _leaves(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Rows (n_leaves, size) of a tree; n stands for a place that is empty."""
-    n = len(x)
+def _leaves(padded: Tensor, n_trees: int, generator: torch.Generator) -> Tensor:
+    """Rows (n_trees, n_leaves, size) of trees; n stands for a place that is empty, as in ``padded``."""
+    n, device = len(padded) - 1, padded.device
     depth = max(0, (-(-n // LEAF_ROWS) - 1).bit_length())
     size = -(-n // 2**depth)
     # In random order, so that trees part rows differently even where rows are identical.
-    places = torch.full((2**depth * size,), n, device=x.device)
-    places[:n] = torch.randperm(n, generator=generator, device=x.device)
-    padded = torch.cat([x, x.new_zeros(1, x.shape[1])])
+    places = torch.full((n_trees, 2**depth * size), n, device=device)
+    for tree in places:
+        tree[:n] = torch.randperm(n, generator=generator, device=device)
     for level in range(depth):
-        nodes = places.view(2**level, -1)
+        nodes = places.view(n_trees * 2**level, -1)
         # The difference of two rows of the node points where its rows differ.
-        ends = torch.randint(n // 2**depth, (2, len(nodes)), generator=generator, device=x.device)
-        across = torch.arange(len(nodes), device=x.device)
-        direction = padded[nodes[across, ends[0]]] - padded[nodes[across, ends[1]]]
-        along = torch.einsum("nwd,nd->nw", padded[nodes], direction)
-        along = torch.where(nodes == n, torch.inf, along)  # empty places stay at the end
+        ends = torch.randint(n // 2**depth, (len(nodes), 2), generator=generator, device=device)
+        first, second = padded[nodes.gather(1, ends)].unbind(dim=1)
+        along = (padded[nodes] @ (first - second)[:, :, None])[:, :, 0]
+        along = along.masked_fill(nodes == n, torch.inf)  # empty places stay at the end
         places = nodes.gather(1, along.argsort(dim=1, stable=True))
-    return places.view(2**depth, size)
+    return places.view(n_trees, 2**depth, size)
 
 
-def _search(x: Tensor, leaves: Tensor, n_neighbors: int) -> tuple[Tensor, Tensor]:
-    """Scores and places (n, k) of the nearest rows in the leaf of each row."""
-    n, k = len(x), min(n_neighbors, leaves.shape[1] - 1)
-    scores = x.new_full((n + 1, n_neighbors), -torch.inf)
+def _search(padded: Tensor, leaves: Tensor, n_neighbors: int) -> tuple[Tensor, Tensor]:
+    """Scores and places (n, n_trees * k) of the nearest rows in the leaves of each row."""
+    n, device = len(padded) - 1, padded.device
+    n_trees, _, size = leaves.shape
+    k = min(n_neighbors, size - 1)
+    scores = padded.new_full((n_trees * (n + 1), n_neighbors), -torch.inf)
     # A row that is alone in its leaf stays with itself.
-    places = torch.arange(n + 1, device=x.device)[:, None].repeat(1, n_neighbors)
-    padded = torch.cat([x, x.new_zeros(1, x.shape[1])])
-    itself = torch.eye(leaves.shape[1], dtype=torch.bool, device=x.device)
-    for chunk in torch.split(leaves, CHUNK_LEAVES):
+    places = torch.arange(n + 1, device=device)[:, None].repeat(n_trees, n_neighbors)
+    itself = torch.eye(size, dtype=torch.bool, device=device)
+    lines = leaves + (n + 1) * torch.arange(n_trees, device=device)[:, None, None]
+    at_once = CHUNK_LEAVES.get(device.type, CHUNK_LEAVES["cpu"])
+    parts = (torch.split(t.flatten(0, 1), at_once) for t in (leaves, lines))
+    for chunk, to in zip(*parts, strict=True):
         rows = padded[chunk]
         # Largest where the squared distance |a|² - 2 a·b + |b|² is smallest.
         score = torch.baddbmm(-rows.square().sum(dim=2)[:, None] / 2, rows, rows.transpose(1, 2))
-        score = score.masked_fill(itself | (chunk == n)[:, None], -torch.inf)
+        score = score.masked_fill_(itself | (chunk == n)[:, None], -torch.inf)
         best = score.topk(k, dim=2)
         found = torch.gather(chunk[:, None].expand_as(score), 2, best.indices)
         found = torch.where(best.values > -torch.inf, found, chunk[:, :, None])
-        scores[chunk.flatten(), :k] = best.values.flatten(0, 1)
-        places[chunk.flatten(), :k] = found.flatten(0, 1)
-    return scores[:n], places[:n]
+        scores[to.flatten(), :k] = best.values.flatten(0, 1)
+        places[to.flatten(), :k] = found.flatten(0, 1)
+    in_trees = (t.view(n_trees, n + 1, n_neighbors)[:, :n] for t in (scores, places))
+    scores, places = (t.transpose(0, 1).reshape(n, -1) for t in in_trees)
+    return scores, places
 
 
 def _best(scores: Tensor, places: Tensor, n_neighbors: int) -> Tensor:

@@ -139,7 +139,7 @@ class SelfTrainingClusterer(AnchoredClusterer):
         network = job.network.eval()
         z = map_rows_on_device(lambda x: self._embed(network, x), job.rows, self._hardware)
         generator = torch_generator(self._seed, "centres", device=z.device)
-        network.centers.copy_(kmeans(z, int(self.n_clusters), generator=generator).centers)
+        network.centers.copy_(kmeans(z, int(self.n_clusters), generator=generator))
 
     def _train(self, job: Job, stage: str, recipe: Recipe, max_epochs: int, stopping: StoppingRule) -> None:
         if self.stopping == "stable-labels" and isinstance(stopping, StableLabels):

@@ -59,6 +59,8 @@ class PseudoPairs(nn.Module):
     neighbors : Tensor of shape (m, 1 + k), optional
         Positions of these rows, in order, and of their neighbours, which speak for them where pairs are
         asked; read anew at every look. Rows that are not in it speak for themselves.
+    centers : Tensor of shape (n_clusters, D), optional
+        Unit vectors of the clusters at the start, where they are known; they are looked for otherwise.
     """
 
     labels: Tensor
@@ -77,12 +79,17 @@ class PseudoPairs(nn.Module):
         seed: int,
         device: torch.device,
         neighbors: Tensor | None = None,
+        centers: Tensor | None = None,
     ) -> None:
         super().__init__()
         abundance = len(pairs) / FULL_WEIGHT_PAIRS
         self.weight = weight * min(abundance, 1.0 / max(1.0, abundance))
         self._n_clusters, self._first, self._seed = n_clusters, first_epoch, seed
         self._pairs, self._rows, self._neighbors = pairs.to(device), rows.to(device), neighbors
+        self._centers_at_start = centers if centers is None else centers.to(device)
+        self._sides = (self._pairs.left, self._pairs.right)
+        # Of a large table a sample is looked at; ends of pairs are besides.
+        self._ends = torch.unique(torch.cat(self._sides)) if len(rows) < n_rows else None
         # All keep their addresses: captured steps read them.
         nothing = torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device)
         self.register_buffer("labels", nothing)  # of rows that count as known
@@ -90,20 +97,25 @@ class PseudoPairs(nn.Module):
         self.register_buffer("agrees", torch.zeros(n_clusters, n_clusters, dtype=torch.bool, device=device))
 
     def on_epoch_start(self, epoch: int, embed: Embed) -> None:
-        """Look at the clusters when it is time."""
+        """Look at the clusters when it is time; on a GPU without waiting for it."""
         if epoch < self._first or (epoch - self._first) % EVERY:
             return
         z = embed(self._rows)
-        generator = torch_generator(self._seed, "pseudo-pairs", epoch, device=z.device)
-        centers = F.normalize(kmeans(z, self._n_clusters, generator=generator, n_init=5).centers, dim=1)
-        self.labels[self._rows] = confident_labels(z @ centers.T, KNOWN).to(self.labels.dtype)
-        self.clusters[self._rows] = _nearest(z, centers).to(self.clusters.dtype)
-        sides = (self._pairs.left, self._pairs.right)
-        if len(self._rows) < len(self.clusters):
-            ends = torch.unique(torch.cat(sides))
-            self.clusters[ends] = _nearest(embed(ends), centers).to(self.clusters.dtype)
-        votes = torch.stack([self.clusters[self._witnesses(side)].long() for side in sides])
+        centers = self._centers(epoch, z)
+        similarity = z @ centers.T
+        self.labels[self._rows] = confident_labels(similarity, KNOWN).to(self.labels.dtype)
+        self.clusters[self._rows] = similarity.argmax(dim=1).to(self.clusters.dtype)
+        if self._ends is not None:
+            nearest = (embed(self._ends) @ centers.T).argmax(dim=1)
+            self.clusters[self._ends] = nearest.to(self.clusters.dtype)
+        votes = torch.stack([self.clusters[self._witnesses(side)].long() for side in self._sides])
         self.agrees.copy_(_agreement(votes, self._pairs.is_must_link, self._n_clusters))
+
+    def _centers(self, epoch: int, z: Tensor) -> Tensor:
+        if epoch == 0 and self._centers_at_start is not None:
+            return self._centers_at_start
+        generator = torch_generator(self._seed, "pseudo-pairs", epoch, device=z.device)
+        return F.normalize(kmeans(z, self._n_clusters, generator=generator, n_init=5), dim=1)
 
     def _witnesses(self, ends: Tensor) -> Tensor:
         """Rows (n, k) that speak for the rows at these positions: their neighbours, or they themselves."""
@@ -153,15 +165,11 @@ def confident_labels(similarity: Tensor, share: float) -> Tensor:
     labels, lead = best.indices[:, 0], best.values[:, 0] - best.values[:, 1]
     order = lead.argsort(descending=True, stable=True)
     order = order[labels[order].argsort(stable=True)]  # by cluster, the most confident first
-    sizes = torch.bincount(labels, minlength=similarity.shape[1])
+    sizes = _counts(labels, similarity.shape[1])
     starts = sizes.cumsum(0) - sizes
     rank = torch.arange(len(order), device=order.device) - starts[labels[order]]
     is_known = rank < (share * sizes[labels[order]]).ceil()
     return torch.full_like(labels, UNKNOWN).scatter(0, order, torch.where(is_known, labels[order], UNKNOWN))
-
-
-def _nearest(z: Tensor, centers: Tensor) -> Tensor:
-    return (z @ centers.T).argmax(dim=1)
 
 
 def _agreement(votes: Tensor, is_must_link: Tensor, n_clusters: int) -> Tensor:
@@ -171,11 +179,20 @@ def _agreement(votes: Tensor, is_must_link: Tensor, n_clusters: int) -> Tensor:
     """
     low, high = votes.amin(dim=0), votes.amax(dim=0)
     cell = low * n_clusters + high
-    n_all = torch.bincount(cell.flatten(), minlength=n_clusters**2).view(n_clusters, n_clusters)
-    n_must = torch.bincount(cell[is_must_link].flatten(), minlength=n_clusters**2)
-    n_must = n_must.view(n_clusters, n_clusters)
+    n_all = _counts(cell.flatten(), n_clusters**2).view(n_clusters, n_clusters)
+    is_must = is_must_link[:, None].expand_as(cell).flatten().long()
+    n_must = _counts(cell.flatten(), n_clusters**2, is_must).view(n_clusters, n_clusters)
     is_same = torch.eye(n_clusters, dtype=torch.bool, device=votes.device)
     agreeing = torch.where(is_same, n_must, n_all - n_must)
     # One more that agrees: where no pair says anything, the clusters are believed.
     agrees = (agreeing + 1) >= AGREEMENT * (n_all + 1)
     return agrees.triu() | agrees.triu().T
+
+
+def _counts(places: Tensor, n_places: int, amount: Tensor | None = None) -> Tensor:
+    """How often each number below ``n_places`` occurs, or how much of ``amount`` goes with it.
+
+    ``torch.bincount`` would make the host wait for the GPU.
+    """
+    amount = torch.ones_like(places) if amount is None else amount
+    return places.new_zeros(n_places).scatter_add_(0, places, amount)

@@ -310,11 +310,17 @@ class SpherePair(EmbeddingClusterer):
                 seed=seed,
                 device=job.rows.device,
                 neighbors=None if neighbors is None else neighbors.table,
+                centers=self._known_centers(n_clusters),
             )
             further["pseudo_pairs"] = pseudo_pairs
             if neighbors is not None:
                 neighbors.let_go_where(pseudo_pairs.differ, len(job.pairs))
         return further
+
+    def _known_centers(self, n_clusters: int) -> Tensor | None:
+        """Of the clusters from which a refinement starts, where these are so many."""
+        centers = getattr(self, "cluster_centers_", ())
+        return torch.from_numpy(centers) if len(centers) == n_clusters else None
 
     @property
     def _needs_pairs(self) -> bool:  # type: ignore[override]

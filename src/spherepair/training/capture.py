@@ -9,8 +9,8 @@ import torch
 
 logger = logging.getLogger(__name__)
 
-#: Steps that run eagerly first: libraries and optimiser states must be set up before a capture.
-WARM_UP_STEPS = 2
+#: Steps that run eagerly first: libraries must be set up before a capture.
+WARM_UP_STEPS = 1
 #: Other threads may go on using the GPU during a capture, as long as they do not wait for all of it.
 CAPTURE_MODE = "thread_local"
 
