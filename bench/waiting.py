@@ -15,8 +15,9 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -28,10 +29,30 @@ from spherepair.training import engine
 N_EPOCHS = 25
 
 
+#: What waits without torch's noticing.
+UNNOTICED = (
+    (torch.cuda, "synchronize"),
+    (torch.cuda.Event, "synchronize"),
+    (torch.cuda.Stream, "synchronize"),
+)
+
+
+def noticed(function: Any) -> Any:
+    def noticed_function(*args: Any, **options: Any) -> Any:
+        if torch.cuda.get_sync_debug_mode():
+            warnings.warn("called a synchronizing function", stacklevel=2)
+        return function(*args, **options)
+
+    return noticed_function
+
+
 @contextmanager
 def noticing() -> Iterator[list[warnings.WarningMessage]]:
     """The list fills with what makes the host wait, until the mode of torch is set back."""
-    with warnings.catch_warnings(record=True) as caught:
+    with ExitStack() as stack:
+        for owner, name in UNNOTICED:
+            stack.enter_context(mock.patch.object(owner, name, noticed(getattr(owner, name))))
+        caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
@@ -75,8 +96,9 @@ def main() -> None:
     print(torch.__version__, torch.cuda.get_device_name())
     with noticing() as waits:
         torch.ones(1, device="cuda").item()
-    if not waits:
-        sys.exit("torch does not notice here when the host waits")
+        torch.cuda.synchronize()
+    if len(waits) != 2:
+        sys.exit("not noticed here when the host waits")
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, args.rows)
     X = (rng.normal(size=(10, 784))[y] + rng.normal(size=(args.rows, 784))).astype(np.float32)

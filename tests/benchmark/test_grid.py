@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from spherepair.benchmark import grid
+from spherepair.benchmark.environment import DATA_REVISIONS, REVISIONS
 from spherepair.benchmark.experiments import read_experiment
 from spherepair.benchmark.grid import PairChoice, RunSpec, content_key, expand, select
+from spherepair.benchmark.methods import build_method
+from spherepair.datasets.catalogue import CATALOGUE
 from spherepair.errors import InvalidParameterError
 
 SPEC = RunSpec("digits", None, "SpherePair", {"omega": 2.0}, PairChoice(100), seed=0)
@@ -42,9 +45,15 @@ def test_a_revision_concerns_the_runs_of_one_estimator_or_on_one_data_set(
 ):
     other = replace(SPEC, **other)
     before = SPEC.key, other.key
-    monkeypatch.setattr(grid, revisions, change)
+    monkeypatch.setattr(grid, revisions, getattr(grid, revisions) | change)
     assert SPEC.key != before[0]
     assert other.key == before[1]
+
+
+def test_revisions_are_of_estimators_and_protocols_that_exist():
+    for name in REVISIONS:
+        assert build_method(name, 2, parameters={}, seed=0)
+    assert set(DATA_REVISIONS) <= {dataset.name for dataset in CATALOGUE}
 
 
 def test_key_knows_everything_that_decides_the_result():

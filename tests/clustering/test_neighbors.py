@@ -129,7 +129,7 @@ def test_the_global_generator_is_left_alone():
 def test_how_leaves_are_cut_into_chunks_changes_nothing(monkeypatch):
     x = blobs(2000)
     whole = find(x)
-    monkeypatch.setattr(neighbors, "CHUNK_LEAVES", {"cpu": 3})
+    monkeypatch.setattr(neighbors, "CHUNK_ENTRIES", {"cpu": 3 * 125 * (125 + 8)})
     assert torch.equal(find(x), whole)
 
 

@@ -13,7 +13,7 @@ aten = torch.ops.aten
 #: What makes the host wait for a GPU: it asks for a value, or for a shape that depends on values.
 WAITING = {
     aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten._unique2, aten.unique_dim,
-    aten.unique_consecutive, aten.equal, aten.bincount, aten.repeat_interleave,
+    aten.unique_consecutive, aten.equal, aten.bincount, aten.repeat_interleave, aten.allclose,
 }  # fmt: skip
 #: Likewise, of tensors on a GPU; those of a processor hand out what they have without being dispatched.
 WAITING_METHODS = ("cpu", "numpy", "tolist", "item")

@@ -17,7 +17,8 @@ from tests.estimators.battery_settings import EXPECTED_FAILURES, LEARNING, TINY,
 from tests.estimators.never_waits import NeverWaits
 
 from spherepair import Constraints, baselines, load
-from spherepair.clustering.kmeans import LateAnswer
+from spherepair.clustering.kmeans import kmeans
+from spherepair.clustering.neighbors import nearest_neighbors
 from spherepair.errors import (
     ConflictError,
     ConstraintWarning,
@@ -64,7 +65,7 @@ def test_the_battery_covers_every_method() -> None:
 def test_nothing_in_an_epoch_waits_for_the_device(
     name: str, X: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_steps, n_starts = Counter(), Counter()
+    n_steps, n_starts, n_looks = Counter(), Counter(), Counter()
 
     class Watched(engine._AutogradStep):
         def __call__(self) -> None:
@@ -91,7 +92,13 @@ def test_nothing_in_an_epoch_waits_for_the_device(
     monkeypatch.setattr(engine, "_AutogradStep", Watched)
     monkeypatch.setattr(Batches, "plan", plan)
     monkeypatch.setattr(ESTIMATORS[name], "_build_objective", build_objective)
-    monkeypatch.setattr(LateAnswer, "is_true", lambda self, value: False)  # it may come as late as it likes
+    for module, function in ((pseudo_pairs, kmeans), (neighbor_term, nearest_neighbors)):
+
+        def look(*args: Any, function: Any = function, **options: Any) -> Any:
+            n_looks.update([function.__name__])
+            return function(*args, **options)
+
+        monkeypatch.setattr(module, function.__name__, look)
     monkeypatch.setattr(pseudo_pairs, "EVERY", 2)
     monkeypatch.setattr("spherepair.estimators.spherepair.FIRST_EPOCH", 1)
     monkeypatch.setattr(neighbor_term, "MOST_ROWS", len(X) // 2)
@@ -100,6 +107,8 @@ def test_nothing_in_an_epoch_waits_for_the_device(
     assert n_steps
     assert n_starts["pairs"] == model.max_epochs
     assert n_starts["refining"] > 0
+    # A refinement looks at the clusters it has.
+    assert n_looks == ({"kmeans": 1, "nearest_neighbors": 2} if name == "SpherePair" else {})
 
 
 @pytest.mark.parametrize(

@@ -447,7 +447,7 @@ def test_in_a_fit_and_a_refinement_neighbors_are_known_before_the_first_look(
     first = len(heard)
     model.refine(Constraints.from_labels(y, 10, random_state=1))
     shapes, are_ends = zip(*heard, strict=True)
-    assert set(shapes[:first]) == {(50, n_witnesses)}
+    assert set(shapes[:first]) == {(2 * 50, n_witnesses)}
     assert len(shapes) > first > 0
     assert set(are_ends) == {neighbor_weight == 0.0}
 
@@ -464,17 +464,26 @@ def test_clusters_that_are_known_at_the_start_are_not_looked_for(monkeypatch):
     assert [label_of(term, group) for group in range(3)] == [1, 0, 2]
 
 
-@pytest.mark.parametrize(("n_clusters", "n_cuts"), [(3, 0), (4, 1)])
-def test_a_refinement_starts_from_the_clusters_it_has_unless_it_shall_have_more(
+@pytest.mark.parametrize(("n_clusters", "n_cuts"), [(3, 0), (4, 1), (2, 1)])
+def test_a_refinement_starts_from_the_clusters_it_has_unless_it_shall_have_others(
     n_clusters: int, n_cuts: int, make: Any, monkeypatch: Any
 ) -> None:
     X, y = make_blobs(90, centers=3, n_features=4, random_state=0)
     settings = {"hidden_dims": (8,), "max_epochs": 12, "batch_size": 32, "stopping": "fixed"}
     model = make(3, **settings).fit(X, constraints=Constraints.from_labels(y, 50, random_state=0))
     cuts, true_kmeans = [], pseudo_pairs.kmeans
+    started_from, true_centers = [], PseudoPairs._centers
     monkeypatch.setattr(
         pseudo_pairs, "kmeans", lambda x, k, **options: cuts.append(k) or true_kmeans(x, k, **options)
     )
+    monkeypatch.setattr(
+        PseudoPairs,
+        "_centers",
+        lambda self, epoch, z: started_from.append(true_centers(self, epoch, z)) or started_from[-1],
+    )
+    before = torch.from_numpy(model.cluster_centers_)
     model.set_params(n_clusters=n_clusters).refine(Constraints.from_labels(y, 10, random_state=1))
-    assert cuts == [4] * n_cuts
+    assert cuts == [n_clusters] * n_cuts
+    assert len(started_from) == 1
+    assert torch.equal(started_from[0], before) is (n_cuts == 0)
     assert model.n_clusters_ == n_clusters

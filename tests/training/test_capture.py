@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +18,7 @@ class Gpu:
     def __init__(self):
         self.noted = None
         self.n_eager = self.n_captures = 0
+        self.has_spare_memory = False
 
     def do(self, work):
         if self.noted is None:
@@ -26,18 +27,19 @@ class Gpu:
         else:
             self.noted.append(work)
 
-    @contextmanager
-    def graph(self, graph, stream, capture_error_mode):
-        self.noted, self.n_captures = graph.work, self.n_captures + 1
-        try:
-            yield
-        finally:
-            self.noted = None
+    def empty_cache(self):
+        self.has_spare_memory = False
 
 
 class Graph:
-    def __init__(self):
-        self.work = []
+    def __init__(self, gpu):
+        self.gpu, self.work = gpu, []
+
+    def capture_begin(self, capture_error_mode):
+        self.gpu.noted, self.gpu.n_captures = self.work, self.gpu.n_captures + 1
+
+    def capture_end(self):
+        self.gpu.noted = None
 
     def register_generator_state(self, generator):
         generator.state = "of the graph"
@@ -75,8 +77,8 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    monkeypatch.setattr(torch.cuda, "graph", gpu.graph)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: Graph(gpu))
+    monkeypatch.setattr(torch.cuda, "empty_cache", gpu.empty_cache)
     monkeypatch.setattr(capture.torch, "Generator", lambda device: Generator())
     return gpu
 
@@ -124,6 +126,25 @@ def test_what_cannot_be_captured_goes_on_eagerly_with_the_same_numbers(gpu, capl
     assert gpu.n_captures == 1  # it is not tried again
     assert generator.state == 7
     assert "cannot be captured" in caplog.text
+
+
+def test_where_memory_is_short_spare_memory_is_given_back_and_all_tried_again(gpu):
+    """A capture takes nothing from the memory that torch keeps for later."""
+    gpu.has_spare_memory = True
+    step, weight = counting(gpu)
+
+    def hungry():
+        if gpu.noted is not None and gpu.has_spare_memory:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        step()
+
+    generator = Generator()
+    captured = CapturedStep(hungry, generator, 4)
+    captured.run(13)
+    assert torch.equal(weight, expected(13))
+    assert gpu.n_eager == WARM_UP_STEPS
+    assert gpu.n_captures == 2
+    assert generator.state == "of the graph"
 
 
 def test_graphs_are_given_back(gpu):

@@ -20,7 +20,10 @@ from spherepair.version import __version__
 PROTOCOL = 2
 #: Likewise for the runs of one estimator (or protocol of one) alone, whose defaults have changed, and for
 #: those on one data set, which is prepared otherwise.
-REVISIONS = {"SpherePair": 6, "CIDEC": 4, "SDEC": 4, "AutoEmbedder": 4}
+REVISIONS = {
+    "SpherePair": 6, "CIDEC": 4, "SDEC": 4, "AutoEmbedder": 4,
+    "SpherePair.paper": 1, "CIDEC.paper": 1, "SDEC.paper": 1, "AutoEmbedder.paper": 1,
+}  # fmt: skip
 DATA_REVISIONS = {"reuters_r8": 1, "20newsgroups": 1, "banking77": 1}
 #: Where the sources have no history of their own (a copy on another machine): which commit they are.
 COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"

@@ -2,26 +2,22 @@
 
 scikit-learn's KMeans adds up centres in the order in which its threads finish, so two runs may round
 differently, and it knows no GPU. Here every restart is a block of columns of one matrix product,
-sums are matrix products too, and rows are taken in chunks, so memory does not grow with n x K. Nothing waits
-for a GPU: whether the centres still move is heard of when the answer arrives, and rounds that were queued
-meanwhile change nothing.
+sums are matrix products too, and rows are taken in chunks, so memory does not grow with n x K.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
 
 import torch
 from torch import Tensor
 
 #: Entries of a chunk's distance matrix; 2**23 floats are 32 MiB.
 CHUNK_ENTRIES = 2**23
-#: Restarts compete for so many rounds, then the best goes on alone; above this number of rows they compete on
-#: a random sample.
-CONTEST_ROUNDS, CONTEST_ROWS = 15, 16_384
-#: At least so many rows for each cluster in that sample.
-ROWS_PER_CLUSTER = 100
+#: Restarts compete for so many rounds, then the best goes on alone.
+CONTEST_ROUNDS = 30
+#: Above this number of rows they compete on a random sample, of so many rows for each cluster at least.
+CONTEST_ROWS, ROWS_PER_CLUSTER = 16_384, 100
 
 
 def kmeans(
@@ -31,7 +27,7 @@ def kmeans(
     generator: torch.Generator,
     n_init: int = 20,
     max_iter: int = 300,
-    tol: float = 1e-4,
+    tol: float | None = 1e-4,
 ) -> Tensor:
     """Centres (K, D) by Lloyd's algorithm from k-means++ starts, the most promising of ``n_init``.
 
@@ -41,9 +37,13 @@ def kmeans(
     n_clusters : int
     generator : torch.Generator
         On the device of ``x``.
-    n_init, max_iter, tol
-        As in scikit-learn: restarts, iterations, and the squared shift of the centres, relative to
-        the variance of the columns, at which to stop.
+    n_init : int, default=20
+        Restarts; they compete for a while, and the best goes on.
+    max_iter : int, default=300
+        Rounds of the best at most.
+    tol : float or None, default=1e-4
+        The squared shift of the centres, relative to the variance of the columns, at which to stop; with
+        ``None`` all rounds are done, and the host never waits for a GPU to know whether to go on.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def kmeans(
     >>> sorted(round(c, 2) for c in centers[:, 0].tolist())
     [0.05, 5.05]
     """
-    threshold = tol * x.var(dim=0, unbiased=False).mean()
+    threshold = None if tol is None else tol * x.var(dim=0, unbiased=False).mean()
     contest = x
     most = max(CONTEST_ROWS, ROWS_PER_CLUSTER * n_clusters)
     if len(x) > most:
@@ -79,50 +79,18 @@ def _plus_plus(x: Tensor, n_clusters: int, n_init: int, generator: torch.Generat
     return torch.stack(centers, dim=1)
 
 
-def _lloyd(x: Tensor, centers: Tensor, max_iter: int, threshold: Tensor) -> Tensor:
-    """Move the centres of all restarts until none of them moves any more."""
-    is_over = torch.zeros((), dtype=torch.bool, device=x.device)
-    answer = LateAnswer(x.device)
+def _lloyd(x: Tensor, centers: Tensor, max_iter: int, threshold: Tensor | None) -> Tensor:
+    """Move the centres of all restarts until none of them moves by more, or as often as they may."""
     for _ in range(max_iter):
-        moved = _means(x, centers)
-        shift = (moved - centers).square().sum(dim=(1, 2)).amax()
-        centers = torch.where(is_over, centers, moved)
-        is_over = is_over | (shift <= threshold)
-        if answer.is_true(is_over):
+        before, centers = centers, _means(x, centers)
+        if threshold is not None and bool(_shift(before, centers) <= threshold):
             break
     return centers
 
 
-class LateAnswer:
-    """Whether something on the device is true, without waiting for the device to get there.
-
-    On a GPU the answer to a question comes with a later one; what is true must stay so.
-
-    Examples
-    --------
-    >>> LateAnswer(torch.device("cpu")).is_true(torch.tensor(True))
-    True
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._arrival: torch.cuda.Event | None = None
-        self._value: Tensor | None = None
-        if device.type == "cuda":
-            self._value = torch.zeros((), dtype=torch.bool, pin_memory=True)
-
-    def is_true(self, value: Tensor) -> bool:
-        """Whether an earlier value that has arrived was true; on a processor whether this one is."""
-        if self._value is None:
-            return bool(value)
-        if self._arrival is not None:
-            if not self._arrival.query():  # type: ignore[no-untyped-call]
-                return False
-            if bool(self._value):
-                return True
-        self._value.copy_(value, non_blocking=True)
-        self._arrival = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._arrival.record(torch.cuda.current_stream(value.device))
-        return False
+def _shift(before: Tensor, centers: Tensor) -> Tensor:
+    """By how much, squared, the centres of the restart that moved most have moved."""
+    return (centers - before).square().sum(dim=(1, 2)).amax()
 
 
 def _means(x: Tensor, centers: Tensor) -> Tensor:
@@ -130,25 +98,21 @@ def _means(x: Tensor, centers: Tensor) -> Tensor:
 
     The competition between restarts weeds empty clusters out.
     """
-    parts = (_sums(chunk, score) for chunk, score in scores(x, centers))
-    sums, counts = reduce(lambda so_far, part: (so_far[0] + part[0], so_far[1] + part[1]), parts)
-    return torch.where(counts[..., None] > 0, sums / counts[..., None], centers)
-
-
-def _sums(chunk: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums (R, K, D) and counts (R, K) of the rows of a chunk, each with its nearest centre."""
-    nearest = score.max(dim=2, keepdim=True).indices  # faster than argmax
-    one_hot = torch.zeros_like(score).scatter_(2, nearest, 1.0).view(len(chunk), -1)
-    sums, counts = one_hot.T @ chunk, one_hot.sum(dim=0)
-    return sums.view(*score.shape[1:], -1), counts.view(score.shape[1:])
+    sums, counts = torch.zeros_like(centers), torch.zeros_like(centers[..., :1])
+    for chunk, score in scores(x, centers):
+        nearest = score.max(dim=2, keepdim=True).indices  # faster than argmax
+        one_hot = torch.zeros_like(score).scatter_(2, nearest, 1.0).view(len(chunk), -1)
+        sums += (one_hot.T @ chunk).view(sums.shape)
+        counts += one_hot.sum(dim=0).view(counts.shape)
+    return torch.where(counts > 0, sums / counts, centers)
 
 
 def _gain(x: Tensor, centers: Tensor) -> Tensor:
-    """How much nearer (R,) than to the origin the rows are to their centres, all together and squared."""
+    """How good (R,) the centres are: the less the squared distances to them, the more."""
     gain = torch.zeros(len(centers), device=x.device, dtype=torch.float64)
     for _, score in scores(x, centers):
         gain += score.max(dim=2).values.sum(dim=0, dtype=torch.float64)
-    return 2 * gain
+    return gain
 
 
 def scores(x: Tensor, centers: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -12,8 +12,8 @@ from torch import Tensor
 #: Rows compared with each other in one leaf, at most, and how many trees are grown.
 LEAF_ROWS = 128
 TREES = 4
-#: Leaves compared at once, by kind of device; 128 of them are 8 MiB of similarities.
-CHUNK_LEAVES = {"cpu": 128, "cuda": 2048}
+#: Similarities, and values of the rows compared, that are there at once, by kind of device: 8 and 128 MiB.
+CHUNK_ENTRIES = {"cpu": 2**21, "cuda": 2**25}
 #: Values of rows that lie ready for the next level at once: of all trees, or of fewer where rows are many.
 GROWN_ENTRIES = 2**25
 
@@ -82,12 +82,14 @@ def _search(padded: Tensor, leaves: Tensor, n_neighbors: int) -> tuple[Tensor, T
     places = torch.arange(n + 1, device=device)[:, None].repeat(n_trees, n_neighbors)
     itself = torch.eye(size, dtype=torch.bool, device=device)
     lines = leaves + (n + 1) * torch.arange(n_trees, device=device)[:, None, None]
-    at_once = CHUNK_LEAVES.get(device.type, CHUNK_LEAVES["cpu"])
+    half_square = padded.square().sum(dim=1) / 2
+    most = CHUNK_ENTRIES.get(device.type, CHUNK_ENTRIES["cpu"])
+    at_once = max(1, most // (size * (size + padded.shape[1])))
     parts = (torch.split(t.flatten(0, 1), at_once) for t in (leaves, lines))
     for chunk, to in zip(*parts, strict=True):
         rows = padded[chunk]
         # Largest where the squared distance |a|² - 2 a·b + |b|² is smallest.
-        score = torch.baddbmm(-rows.square().sum(dim=2)[:, None] / 2, rows, rows.transpose(1, 2))
+        score = torch.baddbmm(-half_square[chunk][:, None], rows, rows.transpose(1, 2))
         score = score.masked_fill_(itself | (chunk == n)[:, None], -torch.inf)
         best = score.topk(k, dim=2)
         found = torch.gather(chunk[:, None].expand_as(score), 2, best.indices)

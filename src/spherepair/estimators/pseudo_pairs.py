@@ -1,13 +1,14 @@
 """Confident pseudo-pairs: what the present clusters say about rows without pairs.
 
-Every few epochs the embedding is cut into clusters. The rows nearest to their own centre, measured against
-the second nearest, count as known: the same share of every cluster, so that small ones have their say. All
-pairs among the known rows of a step then enter the loss as if somebody had given them, but only where the
-true pairs do not object: two clusters between which must-links run are not pushed apart (one class was cut
-in two), and a cluster with cannot-links inside is not pulled together (it holds two classes). So a wrong
-number of clusters does little harm. The rows of the pairs themselves are poor witnesses, since training has
-put them where they belong; what a pair says is asked of their neighbours, which no pair has moved when they
-are looked up (but in a refinement, which starts from an embedding that pairs have made).
+Every few epochs the embedding is cut into clusters; a refinement begins with those it has. The rows nearest
+to their own centre, measured against the second nearest, count as known: the same share of every cluster, so
+that small ones have their say. All pairs among the known rows of a step then enter the loss as if somebody
+had given them, but only where the true pairs do not object: two clusters between which must-links run are not
+pushed apart (one class was cut in two), and a cluster with cannot-links inside is not pulled together (it
+holds two classes). So a wrong number of clusters does little harm. The rows of the pairs themselves are poor
+witnesses, since training has put them where they belong; what a pair says is asked of their neighbours, which
+no pair has moved when they are looked up (but in a refinement, which starts from an embedding that pairs have
+made).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ MOST_ANCHORS = 256
 FULL_WEIGHT_PAIRS = 1000
 #: Epochs of a fit on the true pairs alone, and epochs between two looks at the clusters.
 FIRST_EPOCH, EVERY = 10, 10
+#: Rounds of k-means at a look, on all rows, after as many among restarts.
+LOOK_ROUNDS = 20
 #: Share of every cluster that counts as known.
 KNOWN = 0.7
 #: Share of the votes on two clusters (or on one) that must agree with the pseudo-pairs there: of each true
@@ -87,9 +90,9 @@ class PseudoPairs(nn.Module):
         self._n_clusters, self._first, self._seed = n_clusters, first_epoch, seed
         self._pairs, self._rows, self._neighbors = pairs.to(device), rows.to(device), neighbors
         self._centers_at_start = centers if centers is None else centers.to(device)
-        self._sides = (self._pairs.left, self._pairs.right)
+        self._ends = torch.cat([self._pairs.left, self._pairs.right])
         # Of a large table a sample is looked at; ends of pairs are besides.
-        self._ends = torch.unique(torch.cat(self._sides)) if len(rows) < n_rows else None
+        self._besides = torch.unique(self._ends) if len(rows) < n_rows else None
         # All keep their addresses: captured steps read them.
         nothing = torch.full((n_rows,), UNKNOWN, dtype=torch.int32, device=device)
         self.register_buffer("labels", nothing)  # of rows that count as known
@@ -97,7 +100,7 @@ class PseudoPairs(nn.Module):
         self.register_buffer("agrees", torch.zeros(n_clusters, n_clusters, dtype=torch.bool, device=device))
 
     def on_epoch_start(self, epoch: int, embed: Embed) -> None:
-        """Look at the clusters when it is time; on a GPU without waiting for it."""
+        """Look at the clusters when it is time; where rows are on a GPU, without waiting for it."""
         if epoch < self._first or (epoch - self._first) % EVERY:
             return
         z = embed(self._rows)
@@ -105,17 +108,20 @@ class PseudoPairs(nn.Module):
         similarity = z @ centers.T
         self.labels[self._rows] = confident_labels(similarity, KNOWN).to(self.labels.dtype)
         self.clusters[self._rows] = similarity.argmax(dim=1).to(self.clusters.dtype)
-        if self._ends is not None:
-            nearest = (embed(self._ends) @ centers.T).argmax(dim=1)
-            self.clusters[self._ends] = nearest.to(self.clusters.dtype)
-        votes = torch.stack([self.clusters[self._witnesses(side)].long() for side in self._sides])
+        if self._besides is not None:
+            nearest = (embed(self._besides) @ centers.T).argmax(dim=1)
+            self.clusters[self._besides] = nearest.to(self.clusters.dtype)
+        votes = torch.stack(self.clusters[self._witnesses(self._ends)].long().chunk(2))
         self.agrees.copy_(_agreement(votes, self._pairs.is_must_link, self._n_clusters))
 
     def _centers(self, epoch: int, z: Tensor) -> Tensor:
         if epoch == 0 and self._centers_at_start is not None:
             return self._centers_at_start
         generator = torch_generator(self._seed, "pseudo-pairs", epoch, device=z.device)
-        return F.normalize(kmeans(z, self._n_clusters, generator=generator, n_init=5), dim=1)
+        found = kmeans(
+            z, self._n_clusters, generator=generator, n_init=5, max_iter=LOOK_ROUNDS, tol=None
+        )  # never waits for a GPU
+        return F.normalize(found, dim=1)
 
     def _witnesses(self, ends: Tensor) -> Tensor:
         """Rows (n, k) that speak for the rows at these positions: their neighbours, or they themselves."""

@@ -320,7 +320,7 @@ class SpherePair(EmbeddingClusterer):
     def _known_centers(self, n_clusters: int) -> Tensor | None:
         """Of the clusters from which a refinement starts, where these are so many."""
         centers = getattr(self, "cluster_centers_", ())
-        return torch.from_numpy(centers) if len(centers) == n_clusters else None
+        return torch.tensor(centers) if len(centers) == n_clusters else None
 
     @property
     def _needs_pairs(self) -> bool:  # type: ignore[override]

@@ -15,8 +15,54 @@ WARM_UP_STEPS = 1
 CAPTURE_MODE = "thread_local"
 
 
+def record(
+    work: Callable[[], None], stream: torch.cuda.Stream, generator: torch.Generator | None = None
+) -> torch.cuda.CUDAGraph:
+    """A graph of what ``work`` would do, which is not done now.
+
+    Not by ``torch.cuda.graph``, which waits for the GPU and gives all spare memory back first. A capture
+    takes nothing from that memory, so where there is too little beside it, it is given back after all.
+
+    Parameters
+    ----------
+    work : callable without arguments
+    stream : torch.cuda.Stream
+        On which ``work`` has run before.
+    generator : torch.Generator, optional
+        The source of the noise in ``work``; where that cannot be captured, it is left as it was.
+    """
+    try:
+        return _record(work, stream, generator)
+    except torch.cuda.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return _record(work, stream, generator)
+
+
+def _record(
+    work: Callable[[], None], stream: torch.cuda.Stream, generator: torch.Generator | None
+) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    if generator is not None:
+        before = generator.get_state()
+        graph.register_generator_state(generator)
+    try:
+        with torch.cuda.stream(stream):
+            graph.capture_begin(capture_error_mode=CAPTURE_MODE)
+            try:
+                work()
+            finally:
+                graph.capture_end()
+    except RuntimeError:
+        if generator is not None:  # it still believes to be in a capture
+            fresh = torch.Generator(generator.device)
+            fresh.set_state(before)
+            generator.graphsafe_set_state(fresh.graphsafe_get_state())
+        raise
+    return graph
+
+
 class CapturedStep:
-    """A step that runs eagerly a few times, then as a captured graph, with the same numbers.
+    """A step that runs eagerly once, then as a captured graph, with the same numbers.
 
     Where a capture fails (an operation of a user's encoder that cannot be captured), the step goes
     on eagerly.
@@ -80,25 +126,15 @@ class CapturedStep:
         return self._graphs.get(n_steps)
 
     def _capture(self, n_steps: int) -> None:
-        before = self._generator.get_state()
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self._generator)
+        def steps() -> None:
+            for _ in range(n_steps):
+                self._step()
+
         try:
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode=CAPTURE_MODE):
-                for _ in range(n_steps):
-                    self._step()
+            self._graphs[n_steps] = record(steps, self._stream, self._generator)
         except RuntimeError as error:
             logger.info("the training step cannot be captured as a CUDA graph (%s); running eagerly", error)
             self._gave_up = True
-            self._free_generator(before)
-            return
-        self._graphs[n_steps] = graph
-
-    def _free_generator(self, before: torch.Tensor) -> None:
-        """After a failed capture the generator still believes to be in one; put it back where it was."""
-        fresh = torch.Generator(self._generator.device)
-        fresh.set_state(before)
-        self._generator.graphsafe_set_state(fresh.graphsafe_get_state())
 
 
 class CapturedValue:
@@ -144,14 +180,13 @@ class CapturedValue:
         return value
 
     def _capture(self) -> None:
-        graph = torch.cuda.CUDAGraph()
+        def compute() -> None:
+            self._result = self._function()
+
         try:
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode=CAPTURE_MODE):
-                self._result = self._function()
+            self._graph = record(compute, self._stream)
         except RuntimeError as error:
             logger.info("the objective cannot be captured as a CUDA graph (%s); computing it eagerly", error)
-            return
-        self._graph = graph
 
 
 def steps_at_once(n_steps: int, most: int) -> int:
