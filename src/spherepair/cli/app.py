@@ -19,6 +19,7 @@ from spherepair.version import __version__
 COMMANDS = {
     "demo": "Pairs, a fit with unknown number of clusters, new rows labelled, a report; a minute or two.",
     "fit": "Learn clusters from rows and pairs, and save the model.",
+    "refine": "Go on from a saved model with more pairs, in a fraction of the time of a fit.",
     "predict": "Label rows with a saved model.",
     "check": "Say what pairs cover, what follows from them, and where they contradict each other.",
     "clusters": "Say how many clusters there are, why, and how sure that is.",

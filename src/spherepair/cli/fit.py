@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +104,21 @@ def read_inputs(
 
 def fit_model(model: SpherePair, table: Table, *, pairs: Constraints, report: Report) -> float:
     """Fit with a progress bar and say how many seconds it took."""
+    with training(model, report) as seconds:
+        model.fit(table.X, constraints=pairs)
+    return seconds()
+
+
+@contextmanager
+def training(model: SpherePair, report: Report) -> Iterator[Callable[[], float]]:
+    """A progress bar for what the model is trained with within, and how many seconds it has taken."""
     started = time.monotonic()
     with report.bar("starting") as bar:
         model.set_params(progress=bar.follow)
         try:
-            model.fit(table.X, constraints=pairs)
+            yield lambda: time.monotonic() - started
         finally:
             model.set_params(progress="auto")  # the bar is gone, and no part of a saved model
-    return time.monotonic() - started
 
 
 def outcome(model: SpherePair, pairs: Constraints) -> dict[str, Any]:
