@@ -81,6 +81,12 @@ def refine_and_fit_again(model: SpherePair, data: Any, seed: int) -> list[tuple[
     ]
 
 
+def seconds_to_send(rows: np.ndarray | torch.Tensor) -> float:
+    """For a plain copy to the GPU, which a busy host makes longer, too."""
+    source = torch.as_tensor(rows)
+    return min(timed(lambda: source.to("cuda", copy=True))[1] for _ in range(3))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -139,6 +145,9 @@ def main() -> None:
             model.predict(given)
             took = min(timed(lambda given=given: model.predict(given))[1] for _ in range(3))
             print(f"{'predict, ' + kind:28s} {len(rows) / took:,.0f} rows/s ({len(rows)} x {rows.shape[1]})")
+            if torch.cuda.is_available():
+                times = took / seconds_to_send(given)
+                print(f"{'':28s} {times:.1f} times as long as torch takes to send or copy them")
     print(f"peak memory of the process {peak():.2f} GiB, of which before the first fit {before:.2f} GiB")
 
 
