@@ -128,3 +128,25 @@ def test_number_of_clusters_must_be_a_count_or_auto(text):
 def test_layer_sizes_must_be_a_name_or_numbers(text):
     with pytest.raises(typer.BadParameter, match="compact"):
         layer_sizes(text)
+
+
+def test_a_model_that_will_be_replaced_is_said(call, example, tiny, tmp_path):
+    fit = ("fit", example.array, "-c", example.numbered_pairs, "-o", tmp_path / "m", *tiny)
+    said = f"{tmp_path / 'm'} holds a model, which the new one will replace"
+    assert said not in call(*fit).err
+    assert said in call(*fit).err
+
+
+@pytest.mark.parametrize("place", ["m", "m/saved", "a-file", "a-file/saved"])
+def test_folders_in_which_no_checkpoint_can_be_kept_are_refused_before_the_work(
+    call, example, tiny, tmp_path, monkeypatch, place
+):
+    monkeypatch.setattr("spherepair.cli.fit.read_inputs", lambda *args, **options: pytest.fail("has begun"))
+    (tmp_path / "a-file").write_text("mine")
+    done = call(
+        *("fit", example.array, "-c", example.numbered_pairs, "-o", tmp_path / "m", *tiny),
+        *("--checkpoint", tmp_path / place),
+    )
+    assert done.code == 2
+    assert str(tmp_path / place) in done.err
+    assert not (tmp_path / "m").exists()

@@ -23,12 +23,18 @@ from spherepair.cli.options import (
     QuietOption,
     SeedOption,
 )
-from spherepair.cli.outputs import check_label_file, check_model_folder, write_labels
+from spherepair.cli.outputs import (
+    check_checkpoint_folder,
+    check_label_file,
+    check_model_folder,
+    write_labels,
+)
 from spherepair.cli.reporting import INTERRUPTED, Report, reporting
 from spherepair.cli.tables import Table, read_table
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError
 from spherepair.estimators.spherepair import SpherePair
+from spherepair.persistence import MODEL_FILE
 from spherepair.training.checkpoint import CHECKPOINT_FILE
 
 NAME = "fit"
@@ -73,6 +79,10 @@ def command(
     )
     with reporting(NAME, as_json=as_json, quiet=quiet, interrupted=_after_interruption(checkpoint)) as report:
         check_model_folder(out)
+        if (out / MODEL_FILE).exists():
+            report.note(f"{out} holds a model, which the new one will replace")
+        if checkpoint is not None:
+            check_checkpoint_folder(checkpoint, out)
         if labels_out is not None:
             check_label_file(labels_out, [data, constraints])
         table, pairs = read_inputs(data, constraints, id_column=id_column, drop=drop or (), report=report)

@@ -43,6 +43,21 @@ def check_output(path: Path, inputs: Iterable[Path | None] = ()) -> None:
 def check_model_folder(folder: Path) -> None:
     """Refuse a folder for a model that could not be saved there, before hours of training."""
     refuse_foreign_folder(folder)
+    _refuse_locked(folder)
+
+
+def check_checkpoint_folder(folder: Path, model: Path) -> None:
+    """Likewise for a folder of checkpoints; one within that of the model would keep the model from it."""
+    if folder.resolve().is_relative_to(model.resolve()):
+        raise InvalidParameterError(
+            f"--checkpoint {folder} lies in the folder of the model, {model}; give it a folder of its own."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise InvalidParameterError(f"--checkpoint {folder} is a file; give the name of a folder.")
+    _refuse_locked(folder)
+
+
+def _refuse_locked(folder: Path) -> None:
     nearest = next(parent for parent in [folder, *folder.absolute().parents] if parent.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise InvalidParameterError(f"{folder} cannot be written: {nearest} is no folder you may write to.")
