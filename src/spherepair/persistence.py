@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import shutil
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from spherepair.errors import ModelFileError
 
 MODEL_FILE = "model.json"
 WEIGHTS_FILE = "weights.safetensors"
+#: How often a model is read that is being replaced, and seconds between.
+READ_ATTEMPTS, READ_PAUSE = 5, 0.05
 #: Raised when a saved model could no longer be read by older code.
 FORMAT_VERSION = 1
 
@@ -51,8 +54,32 @@ def write_model(folder: str | Path, manifest: dict[str, Any], tensors: dict[str,
 
 
 def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read a model folder after checking that both files are what was written."""
+    """Read a model folder after checking that both files are what was written.
+
+    Where another process replaces the model meanwhile, it is the old one or the new one.
+    """
     path = Path(folder)
+    for _ in range(READ_ATTEMPTS - 1):
+        before = _stamp(path)
+        try:
+            return _read_once(path)
+        except (ModelFileError, OSError):
+            if _stamp(path) == before:
+                raise
+            time.sleep(READ_PAUSE)
+    return _read_once(path)
+
+
+def _stamp(folder: Path) -> tuple[int, int] | None:
+    """Another for every model that is saved there."""
+    try:
+        found = (folder / MODEL_FILE).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     manifest = _read_manifest(path / MODEL_FILE)
     version = manifest.get("format_version")
     if version != FORMAT_VERSION:
@@ -68,12 +95,13 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     weights = path / WEIGHTS_FILE
     if not weights.is_file():
         raise ModelFileError(f"{path} has no {WEIGHTS_FILE}; the model was not copied whole.")
-    if manifest.get("weights_sha256") != _digest(weights):
+    content = weights.read_bytes()  # once: what is used is what was checked
+    if manifest.get("weights_sha256") != hashlib.sha256(content).hexdigest():
         raise ModelFileError(
             f"{weights} is truncated or was altered after it was saved; copy the model again."
         )
     try:
-        return manifest, safetensors.torch.load_file(weights)
+        return manifest, safetensors.torch.load(content)
     except (safetensors.SafetensorError, ValueError, OSError) as error:
         raise ModelFileError(f"{weights} cannot be read ({error}); copy the model again.") from error
 
@@ -117,7 +145,12 @@ def _not_written(path: Path, error: Exception) -> ModelFileError:
 def _what_is_wrong(folder: Path) -> str:
     if folder.is_dir():
         return f"it has no {MODEL_FILE}"
-    return "it is a file, and a model is the folder with it" if folder.exists() else "it does not exist"
+    if folder.exists():
+        return "it is a file, and a model is the folder with it"
+    left = sorted(folder.absolute().parent.glob(f".{folder.name}.*.old"))
+    if left:
+        return f"it does not exist, but {left[0]}, the older one of a save that was killed, does; rename that"
+    return "it does not exist"
 
 
 def _read_manifest(file: Path) -> dict[str, Any]:
@@ -160,11 +193,12 @@ def _swap(fresh: Path, target: Path) -> None:
         os.replace(fresh, target)
         return
     old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
-    os.replace(target, old)
     try:
+        os.replace(target, old)
         os.replace(fresh, target)
     except BaseException:
-        os.replace(old, target)
+        if not target.exists():
+            os.replace(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
 

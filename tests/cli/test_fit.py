@@ -137,7 +137,7 @@ def test_a_model_that_will_be_replaced_is_said(call, example, tiny, tmp_path):
     assert said in call(*fit).err
 
 
-@pytest.mark.parametrize("place", ["m", "m/saved", "a-file", "a-file/saved"])
+@pytest.mark.parametrize("place", ["m", "m/saved", "", "a-file", "a-file/saved"])
 def test_folders_in_which_no_checkpoint_can_be_kept_are_refused_before_the_work(
     call, example, tiny, tmp_path, monkeypatch, place
 ):

@@ -69,13 +69,20 @@ def test_the_new_model_may_take_the_place_of_the_old(refine, example, more, tmp_
     assert len(load(tmp_path / "model").constraints_) > len(load(example.model).constraints_)
 
 
-def test_pairs_that_are_known_already_change_no_pairs(call, example, tmp_path):
+def test_pairs_that_are_known_already_are_refused(call, example, tmp_path):
     done = call(
-        *("refine", example.model, example.rows, "-c", example.pairs, "--id", "name"),
-        *("-o", tmp_path / "new", "--json"),
+        *("refine", example.model, example.rows, "-c", example.pairs, "--id", "name", "-o", tmp_path / "new"),
     )
-    assert (done.json["n_new_pairs"], done.json["new_pairs_kept"]) == (0, None)
-    assert done.json["n_pairs"] == 300
+    assert done.code == 2
+    assert f"the model knows all pairs of {example.pairs}" in done.err
+
+
+def test_a_column_that_may_name_the_rows_is_asked_about(call, example, more, tmp_path):
+    more.write(tmp_path / "numbered.csv")
+    given = ("refine", example.model, example.rows, "-c", tmp_path / "numbered.csv", "-o", tmp_path / "new")
+    done = call(*given, "--json")
+    assert done.code == 0
+    assert ["give --id name" in warning for warning in done.json["warnings"]] == [True]
 
 
 @pytest.fixture
@@ -137,3 +144,5 @@ def test_outputs_are_checked_before_the_work(refine, example, tmp_path, monkeypa
     (tmp_path / "new" / "thesis.txt").write_text("mine")
     assert refine().code == 2
     assert refine("--labels-out", example.rows, out="other").code == 2
+    assert refine("--labels-out", tmp_path / "other" / "l.csv", out="other").code == 2
+    assert refine("--labels-out", example.model / "l.csv", out="other").code == 2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spherepair import Constraints, SpherePair, load
-from spherepair.errors import InvalidConstraintsError, InvalidDataError
+from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
 from spherepair.estimators.spherepair_objective import SemiSupervisedObjective
 from spherepair.metrics import clustering_accuracy
 from spherepair.training import engine
@@ -202,3 +202,20 @@ def test_an_interruption_while_clustering_leaves_the_model_as_it_was(
         trained.refine(pairs)
     assert np.array_equal(trained.transform(X), before)
     assert trained.history_ == history
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"n_clusters": -2},
+        {"n_clusters": 10_000},
+        {"n_clusters": None},
+        {"batch_size": -1},
+        {"learning_rate": -1.0},
+    ],
+)
+def test_parameters_are_checked_as_for_a_fit(trained: SpherePair, pairs: Any, parameters: Any) -> None:
+    before = trained.embedding_.copy()
+    with pytest.raises(InvalidParameterError, match=next(iter(parameters))):
+        trained.set_params(**parameters).refine(pairs)
+    assert np.array_equal(trained.embedding_, before)

@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.cluster import AgglomerativeClustering
 
 import spherepair
-from spherepair import Constraints, SpherePair, load
+from spherepair import Constraints, SpherePair, load, persistence
 from spherepair.errors import ConstraintWarning, InvalidParameterError, ModelFileError, SpherePairWarning
 from spherepair.persistence import FORMAT_VERSION, _json_digest
 from spherepair.training.pretraining import JointPretraining
@@ -253,7 +253,7 @@ def test_saving_makes_missing_folders(fitted: SpherePair, tmp_path: Path) -> Non
     assert load(str(tmp_path / "a" / "b")).n_clusters_ == 3
 
 
-@pytest.mark.parametrize("failing", ["weights", "description", "last step"])
+@pytest.mark.parametrize("failing", ["weights", "description", "between the last steps", "last step"])
 def test_an_interrupted_save_leaves_the_older_model(
     failing: str, folder: Path, make: Any, X: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,12 +269,18 @@ def test_an_interrupted_save_leaves_the_older_model(
             raise KeyboardInterrupt
         replace(source, target)
 
+    def interrupt_between(source: Path, target: Path) -> None:
+        replace(source, target)
+        if Path(target).suffix == ".old":
+            raise KeyboardInterrupt
+
     if failing == "weights":
         monkeypatch.setattr(safetensors.torch, "save_file", interrupt)
     elif failing == "description":
         monkeypatch.setattr(Path, "write_text", interrupt)
     else:
-        monkeypatch.setattr(os, "replace", interrupt_last)
+        wanted = interrupt_last if failing == "last step" else interrupt_between
+        monkeypatch.setattr(os, "replace", wanted)
     with pytest.raises(KeyboardInterrupt):
         other.save(folder)
     monkeypatch.undo()
@@ -287,3 +293,40 @@ def test_pairs_of_a_loaded_model_know_their_rows_of_the_file(make: Any, X: Any, 
     with pytest.warns(ConstraintWarning):
         make().fit(X, constraints=pairs).save(tmp_path / "model")
     assert load(tmp_path / "model").constraints_.source_row.tolist() == pairs.source_row.tolist()
+
+
+def test_a_model_that_is_replaced_while_it_is_read_is_the_old_or_the_new_one(
+    folder: Path, make: Any, X: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make(random_state=1, max_epochs=1).fit(X, constraints=pairs)
+    read, n_read = persistence._read_manifest, []
+
+    def read_and_replace(file: Path) -> dict[str, Any]:
+        found = read(file)
+        n_read.append(file)
+        if len(n_read) == 1:
+            other.save(folder)  # its weights do not belong to what was just read
+        return found
+
+    monkeypatch.setattr(persistence, "_read_manifest", read_and_replace)
+    found = load(folder)
+    assert len(n_read) == 2
+    assert np.array_equal(found.embedding_, other.embedding_)
+    assert np.array_equal(found.transform(X), other.transform(X))
+
+
+def test_a_model_whose_save_was_killed_between_the_last_steps_is_named(folder: Path) -> None:
+    left = folder.with_name(".model.1a2b3c4d.old")
+    folder.rename(left)
+    with pytest.raises(ModelFileError, match=r"does not exist, but .*\.model\.1a2b3c4d\.old.* rename"):
+        load(folder)
+
+
+def test_a_network_that_is_no_longer_what_the_parameters_say_is_not_saved(
+    folder: Path, fitted: SpherePair, X: Any, pairs: Any
+) -> None:
+    model = load(folder)
+    model.set_params(hidden_dims=(3, 4))
+    with pytest.raises(InvalidParameterError, match="hidden_dims"):
+        model.save(folder)
+    assert np.array_equal(load(folder).embedding_, fitted.embedding_)

@@ -50,7 +50,7 @@ def read_columns(
     features : sequence of str or None
         If given, exactly these columns are taken, in this order.
     """
-    header = _header(path)
+    header = column_names(path)
     for name in (*drop, *([id_column] if id_column is not None else [])):
         _require_column(name, header, path)
     _refuse_repeated(header, path)
@@ -68,7 +68,7 @@ def read_columns(
 
 def read_ids(path: Path, id_column: str | None) -> Rows:
     """The number of rows, and their names; one column is read."""
-    header = _header(path)
+    header = column_names(path)
     if id_column is not None:
         _require_column(id_column, header, path)
     name = id_column if id_column is not None else header[0]
@@ -77,7 +77,7 @@ def read_ids(path: Path, id_column: str | None) -> Rows:
     return Rows(table.num_rows, None if id_column is None else table[id_column])
 
 
-def _header(path: Path) -> list[str]:
+def column_names(path: Path) -> list[str]:
     """Names of the columns."""
     pa = _pyarrow(path)
     try:

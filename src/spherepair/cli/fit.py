@@ -27,6 +27,7 @@ from spherepair.cli.outputs import (
     check_checkpoint_folder,
     check_label_file,
     check_model_folder,
+    refuse_within,
     write_labels,
 )
 from spherepair.cli.reporting import INTERRUPTED, Report, reporting
@@ -85,6 +86,7 @@ def command(
             check_checkpoint_folder(checkpoint, out)
         if labels_out is not None:
             check_label_file(labels_out, [data, constraints])
+            refuse_within(labels_out, out, option="--labels-out")
         table, pairs = read_inputs(data, constraints, id_column=id_column, drop=drop or (), report=report)
         if on_conflict is OnConflict.RAISE and (conflicts := pairs.conflicts()):
             raise conflicts.to_error(None if table.ids is None else table.ids.to_pylist())

@@ -48,13 +48,19 @@ def check_model_folder(folder: Path) -> None:
 
 def check_checkpoint_folder(folder: Path, model: Path) -> None:
     """Likewise for a folder of checkpoints; one within that of the model would keep the model from it."""
-    if folder.resolve().is_relative_to(model.resolve()):
-        raise InvalidParameterError(
-            f"--checkpoint {folder} lies in the folder of the model, {model}; give it a folder of its own."
-        )
+    refuse_within(folder, model, option="--checkpoint")
+    refuse_within(model, folder, option="--out")
     if folder.exists() and not folder.is_dir():
         raise InvalidParameterError(f"--checkpoint {folder} is a file; give the name of a folder.")
     _refuse_locked(folder)
+
+
+def refuse_within(path: Path, folder: Path, *, option: str) -> None:
+    """A model has its folder for itself: beside other files it is not replaced."""
+    if path.resolve().is_relative_to(folder.resolve()):
+        raise InvalidParameterError(
+            f"{option} {path} lies in {folder}, which is for something else; choose another place."
+        )
 
 
 def _refuse_locked(folder: Path) -> None:

@@ -217,7 +217,9 @@ class DeepConstrainedClusterer(
         self
         """
         check_is_fitted(self)
+        self._check_parameters()
         table = training_table(self, X)
+        self._refuse_too_many_clusters(table.shape[0])
         policy = on_conflict or self.on_conflict
         new = inputs.check_constraints(constraints, table.shape[0], on_conflict=policy)
         pairs = inputs.check_constraints(self.constraints_ | new, table.shape[0], on_conflict=policy)
@@ -306,6 +308,10 @@ class DeepConstrainedClusterer(
         hidden_sizes(self.hidden_dims)
         resolve_stopping(self.stopping)
 
+    def _refuse_too_many_clusters(self, n_rows: int) -> None:
+        if self.n_clusters != "auto" and self.n_clusters > n_rows:
+            raise InvalidParameterError(f"n_clusters={self.n_clusters} is more than the {n_rows} rows of X.")
+
     def _forget(self) -> None:
         """Drop an earlier fit: one that fails half-way must not leave a mixture of two models."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
@@ -313,10 +319,7 @@ class DeepConstrainedClusterer(
 
     def _start(self, table: Any) -> None:
         """Settle device, seed, scaling and the size of the embedding."""
-        if self.n_clusters != "auto" and self.n_clusters > table.shape[0]:
-            raise InvalidParameterError(
-                f"n_clusters={self.n_clusters} is more than the {table.shape[0]} rows of X."
-            )
+        self._refuse_too_many_clusters(table.shape[0])
         own = getattr(self, "encoder", None)
         method = getattr(self, "pretraining", None) if own is None else None
         load_ahead(self.device, self.precision, method=method)

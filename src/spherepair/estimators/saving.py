@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from spherepair.errors import InvalidParameterError
 from spherepair.persistence import write_model
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.stopping import RULES
@@ -25,6 +26,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 def save_estimator(estimator: Any, folder: str | Path) -> None:
     """Write a fitted estimator; see :func:`spherepair.load`."""
+    _refuse_other_network(estimator)
     pairs = estimator.constraints_
     number = estimator.cluster_number_
     names = getattr(estimator, "feature_names_in_", None)
@@ -61,6 +63,20 @@ def save_estimator(estimator: Any, folder: str | Path) -> None:
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     tensors |= {NETWORK_PREFIX + k: v for k, v in estimator.network_.state_dict().items()}
     write_model(folder, manifest, tensors)
+
+
+def _refuse_other_network(estimator: Any) -> None:
+    """Parameters set after the fit may describe another network than it has; that would not be loaded."""
+    described = estimator._build_network(estimator.n_features_in_, estimator._embedding_dim, estimator._seed)
+    shapes = [
+        {name: tensor.shape for name, tensor in network.state_dict().items()}
+        for network in (described, estimator.network_)
+    ]
+    if shapes[0] != shapes[1]:
+        raise InvalidParameterError(
+            "the parameters describe another network than the one that was fitted (hidden_dims, n_clusters "
+            "or encoder was set after fit); set them back or fit again before save."
+        )
 
 
 def encode_parameter(value: Any) -> Any:
