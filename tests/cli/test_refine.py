@@ -146,3 +146,18 @@ def test_outputs_are_checked_before_the_work(refine, example, tmp_path, monkeypa
     assert refine("--labels-out", example.rows, out="other").code == 2
     assert refine("--labels-out", tmp_path / "other" / "l.csv", out="other").code == 2
     assert refine("--labels-out", example.model / "l.csv", out="other").code == 2
+
+
+def test_an_interruption_after_the_model_was_written_says_so(refine, tmp_path, monkeypatch):
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(refine_command, "write_labels", interrupt)
+    done = refine("--labels-out", tmp_path / "l.csv")
+    assert (done.code, done.err.splitlines()[-1]) == (
+        130,
+        f"interrupted; {tmp_path / 'new'} had been written.",
+    )
+    assert load(tmp_path / "new")
+    monkeypatch.setattr(refine_command, "load", interrupt)
+    assert refine(out="other").err == "interrupted; nothing was written.\n"

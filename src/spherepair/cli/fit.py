@@ -94,6 +94,7 @@ def command(
             report.note(f"going on from {checkpoint}")
         seconds = fit_model(model, table, pairs=pairs, report=report)
         model.save(out)
+        report.wrote(out)
         if labels_out is not None:
             write_labels(labels_out, model.labels_, ids=table.ids, id_name=table.id_name)
         written = {"model": str(out), "labels": None if labels_out is None else str(labels_out)}

@@ -84,6 +84,7 @@ def command(
             fitted.refine(given, table.X, on_conflict=on_conflict.value)
         took = seconds()
         fitted.save(out)
+        report.wrote(out)
         if labels_out is not None:
             write_labels(labels_out, fitted.labels_, ids=table.ids, id_name=table.id_name)
         after = fitted.score_pairs(new)

@@ -51,7 +51,12 @@ class Report:
     def __init__(self, command: str, *, as_json: bool = False, quiet: bool = False) -> None:
         self.command, self.as_json, self.quiet = command, as_json, quiet
         self.warnings: list[str] = []
+        self.written: list[str] = []
         self._errors = Console(stderr=True)
+
+    def wrote(self, path: object) -> None:
+        """Something is done already, whatever happens to the rest."""
+        self.written.append(str(path))
 
     def warn(self, message: str) -> None:
         """One line on stderr, and an entry of the JSON."""
@@ -154,7 +159,8 @@ def reporting(
         try:
             yield report
         except KeyboardInterrupt as error:
-            raise InterruptedCommand(interrupted) from error
+            done = f"interrupted; {' and '.join(report.written)} had been written."
+            raise InterruptedCommand(done if report.written else interrupted) from error
 
 
 def as_text(renderable: RenderableType) -> str:
