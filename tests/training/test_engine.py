@@ -11,6 +11,7 @@ from torch import nn
 
 import spherepair
 from spherepair.errors import TrainingDivergedError
+from spherepair.training import engine
 from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.engine import Objective, Recipe, train
 from spherepair.training.hardware import Hardware
@@ -53,6 +54,56 @@ def run(objective, **kwargs):
         "seed": 0,
     }
     return train(objective, [make_batches()], **(options | kwargs))
+
+
+class Gpu(Hardware):
+    """The processor in the part of a GPU."""
+
+    is_cuda = True
+
+
+class Captured:
+    """Notes what it is asked to run as graphs, and runs it."""
+
+    def __init__(self, step, generator, steps_per_graph):
+        self.step, self.n_steps, self.is_open = step, [], True
+
+    def run(self, n_steps):
+        self.n_steps.append(n_steps)
+        for _ in range(n_steps):
+            self.step()
+
+    def discard(self):
+        self.is_open = False
+
+
+class CapturedValue:
+    """Is not asked for."""
+
+    def __init__(self, function, device):
+        pass
+
+    def discard(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("hardware", "is_resident", "is_captured"),
+    [
+        (Gpu(CPU.device, "float32"), True, True),
+        (Gpu(CPU.device, "float32", is_shared=True), True, False),
+        (Gpu(CPU.device, "float32"), False, False),
+        (CPU, True, False),
+    ],
+)
+def test_steps_on_a_gpu_are_captured_where_rows_lie_on_it(hardware, is_resident, is_captured, monkeypatch):
+    made = []
+    monkeypatch.setattr(engine, "CapturedStep", lambda *args: made.append(Captured(*args)) or made[-1])
+    monkeypatch.setattr(engine, "CapturedValue", CapturedValue)
+    monkeypatch.setattr(ResidentRows, "is_resident", is_resident)
+    found = run(Quadratic(), hardware=hardware)
+    assert [(c.n_steps, c.is_open) for c in made] == [([4] * 5, False)] * is_captured
+    assert [r["loss"] for r in found] == [r["loss"] for r in run(Quadratic())]
 
 
 def test_records_name_every_term_and_the_loss_is_their_sum():

@@ -67,6 +67,21 @@ def test_a_table_that_does_not_fit_is_streamed(monkeypatch):
     assert isinstance(open_rows(X, Scaling.identity(), torch.device("meta")), StreamedRows)
 
 
+def test_memory_that_torch_keeps_counts_as_free(monkeypatch):
+    """As after a fit, when the rows of that fit are still torch's."""
+    X = np.zeros((100, 10), dtype=np.uint8)  # 4,000 bytes as float32
+    for name, n_bytes in {
+        "mem_get_info": (1000, 10_000),
+        "memory_reserved": 8000,
+        "memory_allocated": 1000,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, n_bytes=n_bytes: n_bytes)
+    gpu = torch.device("cuda", 0)
+    assert rows_module._fits(X, gpu)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2000)
+    assert not rows_module._fits(X, gpu)
+
+
 class Event:
     """A CUDA event: notes that what was recorded has been waited for."""
 
@@ -145,6 +160,22 @@ def test_page_locked_memory_is_kept_for_the_next_table(name, stagings):
         source.block(0, 4)
         source.block(0, 2)
     assert [(staging.device.index, staging.n_sent) for staging in stagings] == [(0, 6)]
+
+
+def test_read_only_rows_go_to_a_gpu_without_a_copy(stagings, tmp_path):
+    """As those of a memory map; a copy of them takes as long as a GPU needs for their labels."""
+    np.save(tmp_path / "rows.npy", np.arange(12.0, dtype=np.float32).reshape(6, 2))
+    table = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    source = StreamedRows(table, Scaling.identity(), torch.device("cpu"))
+    copied = source.block(2, 5)
+    source.device = torch.device("cuda", 0)
+    shared = source.block(2, 5)
+    assert shared.data_ptr() == table[2:].ctypes.data
+    assert copied.data_ptr() != table[2:].ctypes.data
+    assert torch.equal(shared, copied)
+    assert not table.flags.writeable
+    source.table = table[::-1].astype(np.uint16)[::-1]
+    assert source.block(2, 5).tolist() == shared.tolist()
 
 
 def test_threads_do_not_share_page_locked_memory_and_one_of_them_keeps_it(stagings):

@@ -93,15 +93,29 @@ class StreamedRows:
 
     def _to_device(self, rows: Any) -> Tensor:
         dense = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-        if not dense.flags.writeable or min(dense.strides) < 0:
+        is_cuda = self.device.type == "cuda"
+        if min(dense.strides) < 0 or not (dense.flags.writeable or is_cuda):
             dense = dense.copy()  # torch shares memory only with arrays it could write to
-        tensor = torch.from_numpy(_torch_compatible(dense))
+        tensor = torch.from_numpy(_Lent.of(_torch_compatible(dense)))
         if self.device.type == "mps" and tensor.dtype == torch.float64:
             tensor = tensor.float()  # that device has no float64
-        if self.device.type != "cuda":
+        if not is_cuda:
             return tensor.to(self.device)
         with _staging(self.device) as staging:
             return staging.send(tensor)
+
+
+class _Lent:
+    """A read-only array as one that torch takes, without a copy; it is only read, on its way to a GPU."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array
+        self.__array_interface__ = array.__array_interface__ | {"data": (array.ctypes.data, False)}
+
+    @classmethod
+    def of(cls, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The array itself, if it is not read-only."""
+        return array if array.flags.writeable else np.asarray(cls(array))
 
 
 class _Staging:
@@ -214,6 +228,8 @@ def _fits(X: Any, device: torch.device) -> bool:
     if device.type != "cuda":
         return True  # other accelerators share memory with the host
     free, _ = torch.cuda.mem_get_info(device)
+    # What torch keeps for itself is free as well; after a fit that is as much as its rows took.
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return bool(4 * X.shape[0] * X.shape[1] <= RESIDENT_SHARE * free)
 
 

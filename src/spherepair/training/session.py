@@ -74,7 +74,7 @@ class Session:
         if initialise is not None and not self._is_resumed(stage):
             initialise()
         try:
-            with self.hardware.current(), torch.random.fork_rng(devices=[]):
+            with self.hardware.current(), torch.random.fork_rng(self._gpus()):
                 self.history += train(
                     objective,
                     [sweeps] if isinstance(sweeps, Batches) else sweeps,
@@ -106,7 +106,14 @@ class Session:
         Dropout in a user's encoder knows no other source. The state of that generator is put back
         after the stage, so nobody outside notices.
         """
-        torch.default_generator.manual_seed(derive_seed(self.seed, state.stage, "layers", state.epoch))
+        seed = derive_seed(self.seed, state.stage, "layers", state.epoch)
+        torch.default_generator.manual_seed(seed)
+        if self.hardware.is_cuda:
+            torch.cuda.manual_seed(seed)
+
+    def _gpus(self) -> list[int]:
+        """Whose generators the layers draw from."""
+        return [torch.cuda.current_device()] if self.hardware.is_cuda else []
 
     def _is_resumed(self, stage: str) -> bool:
         return self._checkpoint is not None and self._checkpoint.stage == stage
