@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -96,26 +97,13 @@ class StreamedRows:
         is_cuda = self.device.type == "cuda"
         if min(dense.strides) < 0 or not (dense.flags.writeable or is_cuda):
             dense = dense.copy()  # torch shares memory only with arrays it could write to
-        tensor = torch.from_numpy(_Lent.of(_torch_compatible(dense)))
+        tensor = torch.from_numpy(_lent(_torch_compatible(dense)))
         if self.device.type == "mps" and tensor.dtype == torch.float64:
             tensor = tensor.float()  # that device has no float64
         if not is_cuda:
             return tensor.to(self.device)
         with _staging(self.device) as staging:
             return staging.send(tensor)
-
-
-class _Lent:
-    """A read-only array as one that torch takes, without a copy; it is only read, on its way to a GPU."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self._array = array
-        self.__array_interface__ = array.__array_interface__ | {"data": (array.ctypes.data, False)}
-
-    @classmethod
-    def of(cls, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array itself, if it is not read-only."""
-        return array if array.flags.writeable else np.asarray(cls(array))
 
 
 class _Staging:
@@ -237,6 +225,14 @@ def _is_torch_type(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and dtype.name in {
         "float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool",
     }  # fmt: skip
+
+
+def _lent(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array as one that torch takes, without a copy even if it is read-only; it must only be read."""
+    if array.flags.writeable:
+        return array
+    memory = array.__array_interface__ | {"data": (array.ctypes.data, False)}
+    return np.asarray(SimpleNamespace(__array_interface__=memory, owner=array))
 
 
 def _torch_compatible(dense: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
