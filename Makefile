@@ -2,42 +2,77 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+PIP := -m pip install --quiet --disable-pip-version-check
+USER_STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+OLDEST := .venv-oldest
+NEWEST := .venv-newest
+CODE := src tests bench examples docs .ci
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup dev demo test test-gpu test-oldest test-newest check format docs bench clean
 
 help:  ## list what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(STAMP)  ## create .venv with exact versions and install spherepair into it
+setup: $(USER_STAMP)  ## create .venv with what a user needs, in exact versions
 
-# The stamp is written last, so an interrupted install is simply done again.
-$(STAMP): requirements.lock pyproject.toml
+dev: $(DEV_STAMP)  ## add what tests, checks and documentation need
+
+# A stamp is written last, so an interrupted install is simply done again.
+$(USER_STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("spherepair needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python $(PIP) -r requirements.lock
+	$(BIN)/python $(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEV_STAMP): $(USER_STAMP) requirements-dev.lock
+	$(BIN)/python $(PIP) -r requirements-dev.lock
 	@touch $@
 
 demo: setup  ## pairs, fit with unknown number of clusters, new rows predicted, a picture, a report
 	$(BIN)/spherepair demo --out demo-output
 
 # One thread per worker: workers that each use all cores would wait for each other.
-test: setup  ## the whole test suite
+test: dev  ## the whole test suite, with the code and links of the guide
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-check: setup  ## formatting, lint, types, layers
-	$(BIN)/ruff format --check src tests bench examples
-	$(BIN)/ruff check src tests bench examples
+# Without .venv: a machine with a GPU has a torch of its own. PYTHON is one that has torch and pytest.
+test-gpu:  ## the tests that need a GPU, with the packages of PYTHON
+	PYTHONPATH=src TRITON_INTERPRET=0 $(PYTHON) -m pytest -q -m gpu -p no:cacheprovider tests/accel
+
+# The oldest versions named in pyproject.toml, with the torch of the lock file: the oldest torch has no CPU build
+# everywhere. The workflow tries that one too: make test-oldest OLDEST_TORCH=--torch
+test-oldest:  ## the test suite with the oldest versions named in pyproject.toml (torch as locked), in .venv-oldest
+	$(PYTHON) -m venv $(OLDEST)
+	$(PYTHON) .ci/oldest.py $(OLDEST_TORCH) > $(OLDEST)/requirements.txt
+	$(OLDEST)/bin/python $(PIP) -r $(OLDEST)/requirements.txt
+	$(OLDEST)/bin/python $(PIP) --no-deps --no-build-isolation -e .
+	@cat $(OLDEST)/requirements.txt
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q -n auto --dist worksteal --ignore=tests/docs -W ignore::DeprecationWarning
+
+test-newest:  ## the test suite with the newest versions that can be had, in .venv-newest
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python $(PIP) -e ".[dev]"
+	OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -q -n auto --dist worksteal
+
+check: dev  ## formatting, lint, types, layers
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: setup  ## apply formatting and safe fixes
-	$(BIN)/ruff format src tests bench examples
-	$(BIN)/ruff check --fix src tests bench examples
+format: dev  ## apply formatting and safe fixes
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+docs: dev  ## the documentation site, with the gallery: docs/_build/html/index.html
+	rm -rf docs/reference/generated
+	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 bench: setup  ## timings as ratios in one run
 	$(BIN)/python bench/run.py
 
 clean:  ## remove what was made
-	rm -rf $(VENV) demo-output bench-output dist build
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) demo-output bench-output dist build docs/_build docs/gallery docs/reference/generated

@@ -1,59 +1,54 @@
-"""Fit the coefficients of cluster-number inference on trained and simulated embeddings.
+"""Fit the weights of cluster-number inference on trained and simulated embeddings.
 
     python bench/cluster_number_fit.py embeddings --simulated 200 --easy 8
 
-`embeddings` are folders of `bench/cluster_number_embeddings.py`, development seeds only. Prints the
-coefficients for `number_settings.py`, and how the consensus does on each data set when it is fitted
-without it. About ten minutes on one core for 216 embeddings and 282 simulated ones.
+``embeddings`` are folders of ``bench/cluster_number.py train``, development seeds only. Prints the weights
+of ``clustering/cluster_number.py``, and the errors of the consensus on each dataset when fitted without it.
+About ten minutes on one core for 216 embeddings and 282 simulated ones.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from cluster_number_real import trained_embeddings
-from cluster_number_scenarios import EASY, Scenario, random_scenario, simulate
+from cluster_number import trained_embeddings
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
+from simulated_embeddings import EASY, Scenario, random_scenario, simulate
 
-from spherepair.clustering import number_settings as settings
-from spherepair.clustering.cluster_number import Pairs
-from spherepair.clustering.consensus import (
-    Problem,
-    consensus_features,
+from spherepair.clustering.cluster_number import CHOSEN_WEIGHTS, WEIGHTS
+from spherepair.clustering.number_evidence import (
+    Pairs,
+    chosen_pair_evidence,
+    combined_evidence,
     lifetime_features,
+    prepare_problem,
     silhouette_features,
 )
-from spherepair.clustering.lifetime import lifetime_curve
-from spherepair.clustering.number_inputs import checked_limits, unit_rows, usable_links
-from spherepair.clustering.silhouette import silhouette_curves
+from spherepair.clustering.partitions import lifetime_curve, silhouette_curves
 
 Floats = NDArray[np.float64]
 
 FIRST_SEED = 900_000
-# Signs that the theory asks for; their sizes are fitted.
+# Weights whose sign the theory gives; their sizes are fitted.
 NEGATIVE = {"rise_after", "below_band", "merged"}
-# Simulated cannot-links inside clusters tell the same as small angles do; without a bound the curve, which
-# the trained embeddings ask for, would be dropped.
+# In simulations, cannot-links inside clusters carry the same information as small angles. Without this bound
+# the curve would be dropped, although trained embeddings need it.
 LARGEST = {"rise_after": -0.5}
-# What the embeddings of each kind weigh together, in trained ones.
+# Total weight of each kind of simulated embeddings relative to the trained ones.
 SIMULATED_WEIGHT = {"simulated": 1.0, "easy": 0.25}
 PENALTY = 0.2
 SURE = 0.9
 N_RESAMPLES = 8
-# Silhouettes and lifetimes of a few rows have nearly the same form and cost seconds less.
+# Silhouettes and lifetimes of a few rows have nearly the same shape and save seconds.
 N_ROWS = 500
-MODELS = {
-    "TAIL_ANGLE_COEFFICIENTS": tuple(settings.TAIL_ANGLE_COEFFICIENTS),
-    "SILHOUETTE_COEFFICIENTS": tuple(settings.SILHOUETTE_COEFFICIENTS),
-    "LIFETIME_COEFFICIENTS": tuple(settings.LIFETIME_COEFFICIENTS),
-    "CONSENSUS_COEFFICIENTS": tuple(settings.CONSENSUS_COEFFICIENTS),
-}
+MODELS = {method: tuple(weights) for method, weights in WEIGHTS.items()}
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,9 @@ def main() -> None:
     for model, names in MODELS.items():
         fitted = fit(examples, names)
         print(model, {name: round(value, 2) for name, value in fitted.items()}, flush=True)
-    print_left_out(examples, MODELS["CONSENSUS_COEFFICIENTS"])
+    print_left_out(examples, MODELS["consensus"])
+    fitted = fit(chosen_examples(options.simulated), tuple(CHOSEN_WEIGHTS))
+    print("chosen pairs", {name: round(value, 2) for name, value in fitted.items()})
 
 
 def trained_examples(folders: list[Path]) -> list[Example]:
@@ -105,6 +102,20 @@ def simulated_examples(count: int) -> list[Example]:
     return examples
 
 
+def chosen_examples(count: int) -> list[Example]:
+    """Features of random scenarios with as many must-links as cannot-links, as nobody draws at random."""
+    examples = []
+    for seed in range(FIRST_SEED, FIRST_SEED + count):
+        scenario = replace(random_scenario(np.random.default_rng(seed)), must_share=0.5, uncovered=0)
+        problem = prepare_problem(*simulate(scenario, seed), n_resamples=N_RESAMPLES, random_state=0)
+        if (
+            2 < scenario.n_clusters <= problem.max_clusters
+        ):  # of two classes, half of random pairs are must-links
+            features = as_lines(chosen_pair_evidence(problem).features)
+            examples.append(Example("chosen", scenario.n_pairs, scenario.n_clusters, features))
+    return examples
+
+
 def easy_examples(draws: int) -> list[Example]:
     """Features of the scenarios in which nothing is hidden."""
     seeds = range(FIRST_SEED, FIRST_SEED + draws)
@@ -119,21 +130,24 @@ def simulated_example(source: str, scenario: Scenario, seed: int) -> Example:
 
 def features_of(embedding: Floats, pairs: Pairs) -> dict[str, Floats]:
     """All features, with one line per tail ratio and resample."""
-    rng = np.random.default_rng(0)
-    rows = unit_rows(embedding)
-    largest = checked_limits(rows, tail_ratio=0.05, max_clusters=None, n_resamples=N_RESAMPLES)
-    links = usable_links(pairs, rows, rng=rng)
-    _, features = consensus_features(Problem(rows, links, 0.05, largest, N_RESAMPLES, None, rng))
+    problem = prepare_problem(embedding, pairs, n_resamples=N_RESAMPLES, random_state=0)
+    rows, largest, rng = problem.rows, problem.max_clusters, problem.rng
+    features = dict(combined_evidence(problem).features)
     rounds = silhouette_curves(rows, largest, rng=rng, n_runs=2, n_rows=N_ROWS).mean(axis=0)
     features |= silhouette_features(rounds)
     features |= lifetime_features(lifetime_curve(rows, largest, rng=rng, n_rows=4 * N_ROWS))
+    return as_lines(features)
+
+
+def as_lines(features: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Features with one line per tail ratio and resample."""
     shape = features["rise_into"].shape
     lines = {name: np.broadcast_to(values, shape) for name, values in features.items()}
-    return {name: values.reshape(-1, largest - 1) for name, values in lines.items()}
+    return {name: values.reshape(-1, shape[-1]) for name, values in lines.items()}
 
 
 def fit(examples: list[Example], names: tuple[str, ...]) -> dict[str, float]:
-    """Maximise the likelihood; trained and random simulated embeddings weigh the same in total."""
+    """Maximize the likelihood; trained and random simulated embeddings weigh the same in total."""
     sources = [example.source for example in examples]
     n_trained = sum(source not in SIMULATED_WEIGHT for source in sources)
     weights = np.array(
@@ -175,7 +189,7 @@ def log_shares(example: Example, names: tuple[str, ...], coefficients: Floats) -
 
 
 def print_left_out(examples: list[Example], names: tuple[str, ...]) -> None:
-    """Fit without each data set in turn; print errors on it, and how often sure answers are right."""
+    """Fit without each dataset in turn; print errors on it, and how often sure answers are right."""
     print("\n| left out | K | pairs | errors | exact | within 1 | share |\n|---|---|---|---|---|---|---|")
     sure: list[bool] = []
     for source in sorted({example.source for example in examples} - {*SIMULATED_WEIGHT}):
@@ -193,7 +207,7 @@ def print_left_out(examples: list[Example], names: tuple[str, ...]) -> None:
 
 
 def left_out_line(example: Example, n_pairs: int, *, errors: NDArray[np.int64], tops: list[float]) -> str:
-    """One data set and number of pairs: errors over the seeds, and the mean share of the best."""
+    """One dataset and number of pairs: errors over the seeds, and the mean share of the best."""
     shown = " ".join(f"{error:+d}" if error else "0" for error in errors)
     cells = f"{shown} | {np.mean(errors == 0):.0%} | {np.mean(abs(errors) <= 1):.0%} | {np.mean(tops):.2f}"
     return f"| {example.source} | {example.n_clusters} | {n_pairs} | {cells} |"

@@ -1,7 +1,7 @@
-"""SpherePair as a user would write it down in plain PyTorch: the yardstick of the timings.
+"""SpherePair as a user would write it in plain PyTorch: the baseline of the timings.
 
-A DataLoader over a Dataset of single rows, Python lists of indices, one encoder pass per end of the
-pair, a loss value fetched in every step. Nothing is done badly on purpose.
+A DataLoader over a Dataset of single rows, Python lists of indices, one encoder pass per end of a
+pair, a loss value fetched in every step. Nothing is slow on purpose.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def pairs_epoch(
     *,
     rows_per_step: int | None = None,
 ) -> float:
-    """One epoch over the pairs, all rows shared out over its steps as in the paper."""
+    """One epoch over the pairs, with all rows divided among its steps as in the paper."""
     device = next(model.parameters()).device
     n_steps = -(-len(pairs) // 256)
     size = rows_per_step or len(X) // n_steps

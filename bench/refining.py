@@ -1,14 +1,12 @@
-"""What ``refine`` gives and costs beside fitting again, on rows that were held out.
+"""Accuracy and time of ``refine`` beside fitting again, on held-out rows.
 
     PYTHONPATH=src SPHEREPAIR_DATA=folder python bench/refining.py --pairs 10000 --more 500 --seeds 0 1 2
 
-A model is fitted with ``--pairs`` pairs, and pairs are added: ``refine`` goes on with it, a second model is
-fitted with all of them. Neither is timed in a process that has not fitted and refined before.
+A model is fitted with ``--pairs`` pairs, then pairs are added: ``refine`` continues with it, a second model
+is fitted with all of them. Both are timed after a warm-up.
 """
 
 from __future__ import annotations
-
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import time
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import spherepair
 from spherepair import Constraints, SpherePair
 from spherepair.datasets import load_dataset
 from spherepair.metrics import clustering_accuracy
@@ -46,7 +45,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--more", nargs="+", type=int, default=[500])
     parser.add_argument("--held-out", type=int, default=10_000)
-    parser.add_argument("--rows", type=int, help="fit so many of the other rows")
+    parser.add_argument("--rows", type=int, help="fit this many of the other rows")
     parser.add_argument("--hidden-dims", default="standard")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     args = parser.parse_args()
@@ -61,12 +60,12 @@ def main() -> None:
     outcomes: dict[int, list[tuple[float, ...]]] = {n_more: [] for n_more in args.more}
     for seed in args.seeds:
         order = np.random.default_rng(100 + seed).permutation(len(data.y_train))
-        held, kept = order[: args.held_out], order[args.held_out :][: args.rows]
-        X, y = data.X_train[kept], data.y_train[kept]
+        held, fitted = order[: args.held_out], order[args.held_out :][: args.rows]
+        X, y = data.X_train[fitted], data.y_train[fitted]
         accuracy = partial(held_out_accuracy, X=data.X_train[held], y=data.y_train[held])
         pairs = Constraints.from_labels(y, args.pairs, random_state=seed)
         if seed == args.seeds[0]:
-            new_model(random_state=seed).fit(X, constraints=pairs).refine(pairs)  # what later ones find there
+            new_model(random_state=seed).fit(X, constraints=pairs).refine(pairs)  # warm-up
         for n_more in args.more:
             more = Constraints.from_labels(y, n_more, random_state=10_000 + seed)
             model = new_model(random_state=seed).fit(X, constraints=pairs)
@@ -76,7 +75,7 @@ def main() -> None:
             refined, anew = accuracy(model), accuracy(again)
             outcomes[n_more].append((before, refined, anew, right, took, took_again))
             print(
-                f"  {n_more} more, seed {seed}: before {before:.2f} ({right:.1f} % of the new right), "
+                f"  {n_more} more, seed {seed}: before {before:.2f} ({right:.1f} % of the new satisfied), "
                 f"refined {refined:.2f} in {took:.2f} s, again {anew:.2f} in {took_again:.2f} s",
                 flush=True,
             )
@@ -84,7 +83,7 @@ def main() -> None:
         befores, refined, anew, right, took, took_again = np.array(found).T
         print(
             f"{args.data}, {args.pairs} pairs and {n_more} more: before {befores.mean():.2f} "
-            f"({right.mean():.1f} % of the new right), refine {with_error(refined - befores)}, again "
+            f"({right.mean():.1f} % of the new satisfied), refine {with_error(refined - befores)}, again "
             f"{with_error(anew - befores)}, again - refine {with_error(anew - refined)}; again takes "
             f"{np.median(took_again / took):.1f} times as long (median)"
         )

@@ -1,15 +1,13 @@
 """Timings as ratios in one run: ours against a plain PyTorch loop, on the device that is there.
 
-    make bench                                     # small: a few minutes on two cores
+    make bench                                     # a few minutes on two cores
     python bench/run.py --rows 60000 --pairs 10000
 
-Seconds per epoch, best of a few (the machine may be noisy; the ratio is what counts). "paper rows" has
-both sides reconstruct the same rows per step; "default" is our epoch as it is trained by default.
+Seconds per epoch, best of a few. The machine may be noisy; the ratio is what counts. With "paper rows" both
+sides reconstruct the same rows per step; "default" is an epoch of our default settings.
 """
 
 from __future__ import annotations
-
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import time
@@ -20,7 +18,8 @@ import numpy as np
 import torch
 from plain_loop import PlainAutoencoder, pairs_epoch, pretraining_epoch
 
-from spherepair import Constraints, SpherePair
+import spherepair
+from spherepair import Constraints, Schedule, SpherePair
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 
@@ -37,7 +36,7 @@ def best_of(n: int, function: Callable[[], object]) -> float:
 
 
 def our_epochs(X: np.ndarray, pairs: Constraints, n: int, **options: object) -> dict[str, float]:
-    """Best seconds of an epoch by stage, the first (which sets things up) left out."""
+    """Best seconds of an epoch by stage, without the first epoch, which includes the setup."""
     settings: dict[str, Any] = {"pretraining": JointPretraining(epochs=n + 1, min_steps=1)} | options
     model = SpherePair(
         10, max_epochs=n + 1, stopping="fixed", scaling="none", random_state=0, progress=False, **settings
@@ -63,15 +62,15 @@ def main() -> None:
 
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, args.rows)
-    centres = rng.normal(size=(10, args.features))
-    X = (centres[y] + rng.normal(size=(args.rows, args.features))).astype(np.float32)
+    centers = rng.normal(size=(10, args.features))
+    X = (centers[y] + rng.normal(size=(args.rows, args.features))).astype(np.float32)
     pairs = Constraints.from_labels(y, args.pairs, random_state=0)
     listed = [(int(p.left), int(p.right), int(p.is_must_link)) for p in pairs]
 
     network = PlainAutoencoder(args.features, 10).to(hardware.device)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     momentum = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
-    # Libraries and kernels are loaded, as ours are when timed.
+    # Loads libraries and kernels before anything is timed, as ours does.
     pretraining_epoch(network, X[:2560], momentum)
     pairs_epoch(network, X, listed[:512], optimizer, rows_per_step=256)
     plain = {
@@ -80,7 +79,9 @@ def main() -> None:
         "pairs": best_of(args.repeat, lambda: pairs_epoch(network, X, listed, optimizer)),
     }
     stacked = StackedPretraining(layer_epochs=1, epochs=args.repeat + 1)
-    paper = our_epochs(X, pairs, args.repeat, reconstruction_rows="all", min_steps=1, pretraining=stacked)
+    paper = our_epochs(
+        X, pairs, args.repeat, schedule=Schedule(min_steps=1, reconstruction_rows="all"), pretraining=stacked
+    )
     default = our_epochs(X, pairs, args.repeat)
     exact = our_epochs(X, pairs, args.repeat, precision="float32")
     print(f"{'epoch of':26s} {'plain':>9s} {'ours':>9s} {'ratio':>7s}")
@@ -95,7 +96,7 @@ def main() -> None:
         print(f"{title:26s} {theirs:8.3f}s {ours:8.3f}s {theirs / ours:6.1f}x")
     for stage in ("pretraining", "pairs"):
         ratio = exact[stage] / default[stage]
-        print(f"{stage}: ours in {hardware.precision} {ratio:.1f}x as fast as in float32")
+        print(f"{stage}: ours in {hardware.precision} is {ratio:.1f}x as fast as in float32")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,12 @@
-"""How cost grows with rows, pairs, features and clusters; one line of the table per step of the work.
+"""How the time grows with rows, pairs, features and clusters, step by step.
 
-    python bench/scaling.py --figure docs/images/scaling.png         # some minutes on two cores
+    python bench/scaling.py --figure research/figures/scaling.png         # some minutes on two cores
     python bench/scaling.py --only pairs --largest 100000
 
-Small networks, so that what grows is seen and not the matrix products of one size. ``bench/memory_map.py``
-shows what memory labels of rows on disk take.
+Networks are small, so that the growth shows rather than matrix products of a fixed size.
 """
 
 from __future__ import annotations
-
-import spherepair  # isort: skip  # before torch: it asks OpenMP not to spin for long
 
 import argparse
 import resource
@@ -23,9 +20,10 @@ import pyarrow
 import torch
 from pyarrow import parquet
 
-from spherepair import Constraints, SpherePair, infer_n_clusters
-from spherepair.cli.tables import read_table
-from spherepair.clustering.kmeans import kmeans
+import spherepair
+from spherepair import Constraints, Schedule, SpherePair, infer_n_clusters
+from spherepair.clustering.assigners import kmeans
+from spherepair.files.data_tables import read_table
 from spherepair.report import write_report
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.pretraining import JointPretraining
@@ -51,15 +49,15 @@ def seconds(work: Callable[[], object]) -> float:
 def blobs(n_rows: int, n_features: int, n_clusters: int = 10) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     y = rng.integers(0, n_clusters, n_rows)
-    centres = rng.normal(size=(n_clusters, n_features)).astype(np.float32)
-    return centres[y] + rng.standard_normal((n_rows, n_features), dtype=np.float32), y
+    centers = rng.normal(size=(n_clusters, n_features)).astype(np.float32)
+    return centers[y] + rng.standard_normal((n_rows, n_features), dtype=np.float32), y
 
 
 def fitted(X: np.ndarray, pairs: Constraints) -> tuple[SpherePair, Costs]:
     """One epoch of pretraining and one on pairs."""
     model = SpherePair(
-        10, hidden_dims=(64,), pretraining=ONE_EPOCH, max_epochs=1, min_steps=1, stopping="fixed",
-        random_state=0, progress=False,
+        10, hidden_dims=(64,), pretraining=ONE_EPOCH, max_epochs=1, stopping="fixed",
+        schedule=Schedule(min_steps=1), random_state=0, progress=False,
     )  # fmt: skip
     whole = seconds(lambda: model.fit(X, constraints=pairs))
     return model, {record["stage"]: record["seconds"] for record in model.history_} | {"whole": whole}
@@ -129,16 +127,15 @@ def table(kind: str, sizes: list[int], costs: list[Costs]) -> None:
 
 
 def draw(results: dict[str, tuple[list[int], list[Costs]]], path: Path) -> None:
-    from spherepair.plots.figures import new_figure, save_figure
-    from spherepair.plots.scaling import draw_scaling
+    from spherepair.plots import plot_scaling, save_figure
+    from spherepair.plots.style import new_figure
 
     figure = new_figure(8.6, 5.6)
     for place, (kind, (sizes, costs)) in enumerate(results.items()):
         axes = figure.add_subplot(2, 2, place + 1)
         names = list(costs[0])
-        draw_scaling(axes, sizes, [[cost[name] for cost in costs] for name in names], labels=names)
-        axes.set_title(f"Seconds over {kind}", fontsize=9, loc="left")
-        axes.set_xlabel(kind)
+        seconds = [[cost[name] for cost in costs] for name in names]
+        plot_scaling(sizes, seconds, labels=names, title=f"Seconds over {kind}", x_label=kind, ax=axes)
     save_figure(figure, path)
 
 
@@ -156,7 +153,7 @@ def main() -> None:
     results = {}
     for kind in args.only:
         sizes = [size for size in SIZES[kind] if size <= args.largest]
-        MEASURE[kind](sizes[0])  # sets things up
+        MEASURE[kind](sizes[0])  # warm-up
         costs = [MEASURE[kind](size) for size in sizes]
         results[kind] = sizes, costs
         table(kind, sizes, costs)

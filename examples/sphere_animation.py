@@ -1,32 +1,35 @@
-"""Watch training: three digits on a sphere, as a film (sphere.gif) and as a strip (sphere.png)."""
+"""
+Watch training
+==============
+
+Three digits on a sphere while training goes on. ``python sphere_animation.py FOLDER`` also writes a film.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch.nn.functional import normalize
 
-from spherepair import Constraints, SpherePair
-from spherepair.plots import SphereEvolution, animate_sphere, plot_sphere_strip, save_animation, save_figure
+from spherepair import Constraints, Schedule, SpherePair
+from spherepair.plots import SphereEvolution, animate_sphere, plot_sphere, save_animation
 from spherepair.theory import minimal_omega
-from spherepair.training.engine import TrainingState
-
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "sphere-output")
-folder.mkdir(parents=True, exist_ok=True)
 
 X, y = load_digits(n_class=3, return_X_y=True)
 rows = torch.tensor(X / 16, dtype=torch.float32)  # scaled here, so that snapshots need no scaling
 pairs = Constraints.from_labels(y, n_pairs=500, random_state=0)
 
+# %%
+# A callable given as ``progress`` gets the training state after every epoch.
 snapshots: dict[int, np.ndarray] = {}
 
 
-def take_snapshot(state: TrainingState) -> None:
-    """The estimator calls this after every epoch."""
+def take_snapshot(state) -> None:
     with torch.no_grad():
         snapshots[state.epoch] = normalize(state.objective.network.encode(rows), dim=1).numpy()
 
@@ -38,23 +41,23 @@ model = SpherePair(
     hidden_dims=(64, 64),
     pretraining=None,
     scaling="none",
-    min_steps=2,  # short epochs: more snapshots of the start, where most happens
+    schedule=Schedule(min_steps=2),  # short epochs: more snapshots of the start, where most happens
     max_epochs=24,
     stopping="fixed",
     device="cpu",
     random_state=0,
     progress=take_snapshot,
 ).fit(rows, constraints=pairs)
-
-evolution = SphereEvolution(
-    list(snapshots.values()),
-    y,
-    epochs=list(snapshots),
-    constraints=pairs,
-    centers=model.cluster_centers_,
-    class_names=("digit 0", "digit 1", "digit 2"),
-)
-save_figure(plot_sphere_strip(evolution), folder / "sphere.png")
-save_animation(animate_sphere(evolution, title="Three digits on the sphere"), folder / "sphere.gif")
 print(f"{len(snapshots)} snapshots; the last satisfies {model.score_pairs(pairs):.1%} of the pairs.")
-print(f"Wrote {folder / 'sphere.png'} and {folder / 'sphere.gif'}.")
+
+# %%
+evolution = SphereEvolution(list(snapshots.values()), y, epochs=list(snapshots), constraints=pairs)
+shown = evolution.turned(n_pairs=12)  # the same view for all
+figure, panels = plt.subplots(1, 4, figsize=(10, 3), layout="constrained")
+for ax, place in zip(panels, (0, 3, 8, len(snapshots) - 1), strict=True):
+    plot_sphere(shown.frames[place], y, constraints=shown.constraints, ax=ax)
+    ax.set_title(f"epoch {evolution.times()[place]}")
+plt.show()
+
+if len(sys.argv) > 1:  # a folder for the film
+    save_animation(animate_sphere(evolution, title="Three digits"), Path(sys.argv[1]) / "sphere.gif")

@@ -37,7 +37,7 @@ def pca_angles(vertices, counts, n_components):
 
 
 @pytest.mark.parametrize("n_clusters", [2, 3, 4, 10, 77])
-def test_simplex_corners_are_unit_centred_and_at_the_widest_angle(n_clusters):
+def test_simplex_corners_are_unit_centered_and_at_the_widest_angle(n_clusters):
     corners = theory.simplex_vertices(n_clusters)
     assert corners.shape == (n_clusters, n_clusters - 1)
     assert_allclose(np.linalg.norm(corners, axis=1), 1.0, rtol=1e-13)
@@ -156,21 +156,21 @@ def test_deviation_refuses_negative_loss_and_omega():
 
 @settings(deadline=None)
 @given(sizes, st.floats(0.1, 1.0))
-def test_centred_angles_agree_with_centring_the_vectors(counts, share):
+def test_centered_angles_agree_with_centering_the_vectors(counts, share):
     theta = share * theory.widest_angle(len(counts))
     vectors = theory.equiangular_vertices(len(counts), theta)
-    centred = vectors - np.average(vectors, axis=0, weights=counts)
-    assert_allclose(theory.centred_angles(counts), angles_between(centred), atol=1e-7)
+    centered = vectors - np.average(vectors, axis=0, weights=counts)
+    assert_allclose(theory.centered_angles(counts), angles_between(centered), atol=1e-7)
 
 
 @settings(deadline=None)
 @given(sizes)
-def test_centred_angles_agree_with_the_printed_formula(counts):
+def test_centered_angles_agree_with_the_printed_formula(counts):
     p = np.array(counts) / np.sum(counts)
     square_sum = np.sum(p**2)
     norms = np.sqrt(1 - 2 * p + square_sum)
     cosine = (square_sum - p[:, None] - p) / np.outer(norms, norms)
-    assert_allclose(off_diagonal(np.cos(theory.centred_angles(counts))), off_diagonal(cosine), atol=1e-12)
+    assert_allclose(off_diagonal(np.cos(theory.centered_angles(counts))), off_diagonal(cosine), atol=1e-12)
 
 
 def test_two_clusters_of_any_size_are_opposite():
@@ -185,7 +185,7 @@ def test_pca_keeps_the_angles_from_k_minus_1_components_on(counts, extra):
     vertices = theory.equiangular_vertices(n_clusters, math.pi / 2, embedding_dim=n_clusters + 3)
     # Ten copies of every row: scikit-learn's PCA wants at least as many rows as components.
     found = pca_angles(vertices, np.multiply(counts, 10), n_clusters - 1 + extra)
-    assert_allclose(found, theory.centred_angles(counts), atol=1e-6)
+    assert_allclose(found, theory.centered_angles(counts), atol=1e-6)
 
 
 def test_pca_changes_the_angles_below_k_minus_1_components():
@@ -193,7 +193,7 @@ def test_pca_changes_the_angles_below_k_minus_1_components():
     vertices = theory.equiangular_vertices(5, math.pi / 2, embedding_dim=8)
     for n_components in (1, 2, 3):
         found = pca_angles(vertices, counts, n_components)
-        assert np.abs(found - theory.centred_angles(counts)).max() > 0.05
+        assert np.abs(found - theory.centered_angles(counts)).max() > 0.05
 
 
 @settings(deadline=None)
@@ -240,4 +240,4 @@ def test_bounds_coincide_at_pi_for_two_clusters():
 )
 def test_bad_proportions_are_refused(bad, message):
     with pytest.raises(InvalidParameterError, match=message):
-        theory.centred_angles(bad)
+        theory.centered_angles(bad)

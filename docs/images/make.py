@@ -3,7 +3,6 @@
 Digits that ship with scikit-learn on a sphere of three dimensions, with ω = π / arccos(-1/(K-1)), the one
 value for which K clusters fit there up to K = 4 (Theorem 4.4 of the paper).
 ``sphere.png``: four digits, before any pair was seen and after training on 500 random pairs.
-``evolution.png``: two, three and four digits over the epochs, from random weights.
 ``report.png``: the top of a report on digits, and its map; needs playwright and Chromium.
 """
 
@@ -20,17 +19,14 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_digits
-from torch.nn.functional import normalize
 
 from spherepair import Constraints, SpherePair
 from spherepair.errors import ConstraintWarning, EmbeddingDimensionWarning
-from spherepair.plots import SphereEvolution, plot_sphere_strip, save_figure
-from spherepair.plots.evolution import explain
-from spherepair.plots.figures import new_figure
-from spherepair.plots.sphere import draw_sphere
+from spherepair.plots import SphereEvolution, plot_sphere, save_figure
+from spherepair.plots.evolution import add_legend
+from spherepair.plots.style import new_figure
 from spherepair.report import ReportOptions, write_report
 from spherepair.theory import minimal_omega
-from spherepair.training.engine import TrainingState
 
 N_PAIRS = 500
 SHOWN_PAIRS = 14
@@ -41,9 +37,6 @@ FOLDER = Path(__file__).parent
 def main() -> None:
     """Train and draw."""
     save_figure(before_and_after(4), FOLDER / "sphere.png")
-    evolutions = [evolution(n_clusters) for n_clusters in (2, 3, 4)]
-    title = "Two, three and four digits spread over the sphere as training goes on"
-    save_figure(plot_sphere_strip(evolutions, title=title), FOLDER / "evolution.png")
     picture_report(FOLDER / "report.png")
 
 
@@ -56,33 +49,10 @@ def before_and_after(n_clusters: int) -> Any:
         found = _fit(rows, given, n_clusters).embedding_.astype(np.float64)
         shown = SphereEvolution([found], y, constraints=pairs, class_names=_names(n_clusters))
         shown = shown.turned(n_pairs=SHOWN_PAIRS)
-        draw_sphere(axes, shown.frames[0], y, constraints=shown.constraints)
+        plot_sphere(shown.frames[0], y, constraints=shown.constraints, ax=axes)
         axes.set_title("before: features alone" if given is None else f"after: {N_PAIRS} pairs", fontsize=11)
-    explain(figure, [shown])
+    add_legend(figure, [shown])
     return figure
-
-
-def evolution(n_clusters: int) -> SphereEvolution:
-    """Snapshots of one fit from random weights, in short epochs."""
-    rows, y, pairs = _digits(n_clusters)
-    snapshots: dict[int, NDArray[Any]] = {}
-
-    def take_snapshot(state: TrainingState) -> None:
-        with torch.no_grad():
-            z = state.objective.network.encode(rows)
-        snapshots[state.epoch] = normalize(z, dim=1).numpy()
-
-    options = {"pretraining": None, "min_steps": 2, "max_epochs": 60, "stopping": "fixed"}
-    model = _fit(rows, pairs, n_clusters, progress=take_snapshot, **options)
-    return SphereEvolution(
-        list(snapshots.values()),
-        y,
-        epochs=list(snapshots),
-        constraints=pairs,
-        centers=model.cluster_centers_,
-        name=f"K = {n_clusters}",
-        class_names=_names(n_clusters),
-    )
 
 
 def picture_report(path: Path) -> None:

@@ -1,10 +1,9 @@
 """Constrained clustering on the sphere.
 
-Group rows of features from must-link and cannot-link pairs, find how many clusters there are, and
-label rows never seen. See :class:`SpherePair` and :class:`Constraints`.
+Group rows of features from must-link and cannot-link pairs, find the number of clusters, and label new
+rows. See :class:`SpherePair` and :class:`Constraints`.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,43 +12,45 @@ from spherepair.version import __version__
 if TYPE_CHECKING:
     from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
     from spherepair.constraints import Constraints
-    from spherepair.estimators.loading import load
-    from spherepair.estimators.spherepair import SpherePair
+    from spherepair.estimators import load
+    from spherepair.estimators.spherepair import Schedule, SpherePair
+    from spherepair.terms import Terms
 
-# What follows is read when torch is loaded, so it has to be said before; whoever has set any of it keeps it.
-# Threads of a matrix product wait for each other; OpenMP's way is to spin meanwhile. On a machine that has
-# anything else to do, the one they wait for is then kept from running, and a step takes many times as long.
-# GNU's OpenMP can spin for a moment and then sleep: most waits are so short that waking up takes longer.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-# Torch's own allocator (mimalloc, on ARM) keeps freed memory for so many milliseconds: steps reuse it.
-os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000")
+__all__ = [
+    "ClusterNumber",
+    "Constraints",
+    "Schedule",
+    "SpherePair",
+    "Terms",
+    "__version__",
+    "infer_n_clusters",
+    "load",
+]
 
-__all__ = ["ClusterNumber", "Constraints", "SpherePair", "__version__", "infer_n_clusters", "load"]
-
-#: Where these are; looked up when they are first asked for, since torch takes seconds to load.
-_HOMES = {
+#: Modules of the public names; imported at first use, since torch takes seconds to load.
+_MODULES = {
     "ClusterNumber": "clustering.cluster_number",
     "Constraints": "constraints",
+    "Schedule": "estimators.spherepair",
     "SpherePair": "estimators.spherepair",
+    "Terms": "terms",
     "infer_n_clusters": "clustering.cluster_number",
-    "load": "estimators.loading",
+    "load": "estimators",
 }
-_PARTS = (
+_PACKAGES = (
     "baselines", "benchmark", "clustering", "constraints", "datasets", "errors", "estimators", "losses",
-    "metrics", "networks", "plots", "report", "theory", "training",
+    "metrics", "networks", "plots", "report", "terms", "theory", "training",
 )  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PARTS:
+    if name in _PACKAGES:
         return import_module(f"spherepair.{name}")
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'spherepair' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"spherepair.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"spherepair.{_MODULES[name]}"), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted((*__all__, *_PARTS))
+    return sorted((*__all__, *_PACKAGES))

@@ -1,7 +1,4 @@
-"""The six methods that the paper compares SpherePair with, on the same engine and interface.
-
-``docs/methods.md`` says what each optimises, what it has to know and when to use it.
-"""
+"""The six methods that the paper compares SpherePair with, on the same engine and interface."""
 
 from spherepair.estimators.autoembedder import AutoEmbedder
 from spherepair.estimators.cidec import CIDEC

@@ -67,3 +67,11 @@ class ConstraintWarning(SpherePairWarning):
 
 class EmbeddingDimensionWarning(SpherePairWarning):
     """The embedding has fewer dimensions than the number of clusters needs (theorem: D >= K)."""
+
+
+class InvalidAnswerError(SpherePairError, ValueError):
+    """An answer does not fit its question, or names a row or question that is not there."""
+
+
+class RecordError(SpherePairError, ValueError):
+    """A record of answers cannot be used: of other rows, in use elsewhere, damaged, or not writable."""

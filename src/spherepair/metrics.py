@@ -1,7 +1,9 @@
-"""Scores of a clustering against known classes, and of labels against pairs.
+"""Scores of clusters against known classes, and of labels against pairs.
 
-ACC = max over one-to-one maps m of (1/N) sum_j [y_j = m(c_j)], NMI = I(y, c) / sqrt(H(y) H(c)) and
-the adjusted Rand index: the three columns of the paper's main table (appendix, "Protocol").
+    ACC = max over one-to-one maps m of (1/N) sum_j [y_j = m(c_j)]
+    NMI = I(y, c) / sqrt(H(y) H(c))
+
+and the adjusted Rand index: the three columns of the paper's main table (appendix, "Protocol").
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ class ClusterScores:
 
 @dataclass(frozen=True)
 class PairSatisfaction:
-    """Weighted shares of satisfied constraints, overall and of each kind.
+    """Weighted shares of satisfied constraints, in total and by kind.
 
-    A share over no weight is 1, since nothing is violated; the counts tell it from an earned 1.
+    The share is 1 where there is no weight, because nothing is violated; the counts tell the difference.
     """
 
     total: float
@@ -44,15 +46,20 @@ class PairSatisfaction:
 
 
 def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    """ACC, in (0, 1]: share of rows that are right under the best matching of clusters to classes.
+    """Clustering accuracy (ACC): share of right rows under the best matching of clusters to classes.
 
     Parameters
     ----------
     y_true : array of shape (n_rows,)
         Known classes: numbers or strings.
     y_pred : array of shape (n_rows,)
-        Clusters; their number may differ from that of the classes. Those left without a partner
-        count as wrong.
+        Clusters. Their number may differ from that of the classes; rows of clusters without a partner count
+        as wrong.
+
+    Returns
+    -------
+    float
+        In (0, 1].
 
     Examples
     --------
@@ -66,14 +73,19 @@ def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 def normalized_mutual_information(
     y_true: ArrayLike, y_pred: ArrayLike, *, average: Average = "geometric"
 ) -> float:
-    """NMI, in [0, 1]: mutual information divided by a mean of the two entropies.
+    """Normalized mutual information (NMI): mutual information over a mean of the two entropies.
 
     Parameters
     ----------
     y_true, y_pred : array of shape (n_rows,)
         Known classes and clusters.
     average : {"geometric", "arithmetic", "min", "max"}
-        The paper's table used the geometric mean; scikit-learn's own default is arithmetic.
+        The paper's table uses the geometric mean; scikit-learn's default is arithmetic.
+
+    Returns
+    -------
+    float
+        In [0, 1].
 
     Examples
     --------
@@ -87,7 +99,17 @@ def normalized_mutual_information(
 
 
 def adjusted_rand_index(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    """ARI, at most 1: agreement on pairs of rows, 0 on average for random labels.
+    """Adjusted Rand index (ARI): agreement on pairs of rows, 0 on average for random labels.
+
+    Parameters
+    ----------
+    y_true, y_pred : array of shape (n_rows,)
+        Known classes and clusters.
+
+    Returns
+    -------
+    float
+        At most 1.
 
     Examples
     --------
@@ -99,7 +121,16 @@ def adjusted_rand_index(y_true: ArrayLike, y_pred: ArrayLike) -> float:
 
 
 def cluster_scores(y_true: ArrayLike, y_pred: ArrayLike) -> ClusterScores:
-    """Accuracy, NMI (geometric) and adjusted Rand index together.
+    """Accuracy, NMI (geometric mean) and adjusted Rand index together.
+
+    Parameters
+    ----------
+    y_true, y_pred : array of shape (n_rows,)
+        Known classes and clusters.
+
+    Returns
+    -------
+    ClusterScores
 
     Examples
     --------
@@ -114,12 +145,21 @@ def cluster_scores(y_true: ArrayLike, y_pred: ArrayLike) -> ClusterScores:
 
 
 def match_labels(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[Any]:
-    """Rename clusters to the classes they match best, one to one.
+    """Rename clusters to the classes that they match best, one to one.
 
-    The share of rows where the result equals `y_true` is :func:`clustering_accuracy`. Clusters
-    that overlap no free class take the classes left over; when those run out they get names of
-    their own, so that the partition stays as it was: the next integers after the largest class, or
-    ``"unmatched 1"``, ``"unmatched 2"`` where classes are strings.
+    The share of rows where the result equals `y_true` is :func:`clustering_accuracy`. Clusters that overlap
+    no free class take the classes left over. When those run out, clusters get new names, so that the
+    partition does not change: the integers after the largest class, or ``"unmatched 1"``, ``"unmatched 2"``
+    where classes are strings.
+
+    Parameters
+    ----------
+    y_true, y_pred : array of shape (n_rows,)
+        Known classes and clusters.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
 
     Examples
     --------
@@ -143,7 +183,7 @@ def pair_satisfaction(
     is_must_link: ArrayLike,
     weight: ArrayLike | None = None,
 ) -> PairSatisfaction:
-    """Share of constraints that labels satisfy.
+    """Share of constraints that the labels satisfy.
 
     Parameters
     ----------
@@ -152,10 +192,13 @@ def pair_satisfaction(
     left, right : integer arrays of shape (n_pairs,)
         Row positions of the two ends of each pair.
     is_must_link : boolean array of shape (n_pairs,)
-        True where the ends belong together, False where they belong apart.
+        True for must-links, False for cannot-links.
     weight : array of shape (n_pairs,), optional
-        How much each pair counts; finite, not negative. All count 1 when left out; a share over
-        no weight at all is 1.
+        How much each pair counts: finite, not negative, 1 by default.
+
+    Returns
+    -------
+    PairSatisfaction
 
     Examples
     --------
@@ -180,7 +223,7 @@ def pair_satisfaction(
 
 @dataclass(frozen=True, eq=False)
 class _Coded:
-    """Two labelings as codes: `true` (n_rows,) into `classes`, `pred` (n_rows,) into `clusters`."""
+    """Two labelings as codes: `true`, (n_rows,), into `classes`; `pred`, (n_rows,), into `clusters`."""
 
     classes: NDArray[Any]
     clusters: NDArray[Any]
@@ -199,24 +242,24 @@ def _encode(y_true: ArrayLike, y_pred: ArrayLike) -> _Coded:
 
 
 def _partners(coded: _Coded) -> NDArray[np.intp]:
-    """Class of each cluster in the heaviest one-to-one matching, -1 for none, (n_clusters,)."""
+    """Class of each cluster, (n_clusters,), in the best one-to-one matching; -1 for none."""
     partner = np.full(len(coded.clusters), -1, dtype=np.intp)
     if len(coded.clusters) <= len(coded.classes):
-        clusters, classes = _heaviest_matching(coded.pred, coded.true)
+        clusters, classes = _best_matching(coded.pred, coded.true)
     else:
-        classes, clusters = _heaviest_matching(coded.true, coded.pred)
+        classes, clusters = _best_matching(coded.true, coded.pred)
     partner[clusters] = classes
     return partner
 
 
-def _heaviest_matching(
+def _best_matching(
     few: NDArray[np.intp], many: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Match the codes in `few` to those in `many`, overlapping ones only; memory linear in rows."""
+    """Match the codes in `few` to overlapping ones in `many`; memory is linear in the rows."""
     n_few, n_many = int(few.max()) + 1, int(many.max()) + 1
     cells, counts = np.unique(few * n_many + many, return_counts=True)
-    # A private column for each of the few stands for "no partner", so that a full matching always
-    # exists; all weights are raised by one because the solver reads 0 as "no edge".
+    # An extra column for each of the few stands for "no partner", so that a full matching always exists. All
+    # weights are raised by one because the solver reads 0 as "no edge".
     table = sparse.csr_array((counts + 1.0, np.divmod(cells, n_many)), shape=(n_few, n_many))
     padded = sparse.hstack([table, sparse.eye_array(n_few)], format="csr")
     rows, columns = min_weight_full_bipartite_matching(padded, maximize=True)
@@ -230,7 +273,7 @@ def _codes(values: ArrayLike, *, name: str) -> tuple[NDArray[Any], NDArray[np.in
             f"{name} must be a list of at least one label, got shape {labels.shape} instead."
         )
     if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise InvalidDataError(f"{name} has {int(np.isnan(labels).sum())} NaN labels; leave those rows out.")
+        raise InvalidDataError(f"{name} has {int(np.isnan(labels).sum())} NaN labels; leave out those rows.")
     try:
         return np.unique(labels, return_inverse=True)
     except TypeError as error:
@@ -240,7 +283,7 @@ def _codes(values: ArrayLike, *, name: str) -> tuple[NDArray[Any], NDArray[np.in
 
 
 def _extend(classes: NDArray[Any], n_new: int) -> NDArray[Any]:
-    """`classes` followed by `n_new` names that none of them has."""
+    """`classes` followed by `n_new` new names."""
     if classes.dtype.kind in "biuf":
         numbers = classes.astype(np.int64) if classes.dtype.kind == "b" else classes
         return np.concatenate([numbers, numbers.max() + 1 + np.arange(n_new)])

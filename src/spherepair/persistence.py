@@ -2,34 +2,174 @@
 
 A model is a folder of two files, ``model.json`` and ``weights.safetensors``. The JSON carries the
 SHA-256 of the weights and of itself, so that a truncated or altered file is noticed before anything
-in it is used. No file is ever unpickled or executed.
+in it is used. No file is ever unpickled or executed. :func:`spherepair.load` makes a model of it again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import os
-import secrets
+import platform
+import re
 import shutil
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
-from torch import Tensor
+from scipy import sparse
+from torch import Tensor, nn
 
-from spherepair.errors import ModelFileError
+from spherepair.errors import InvalidParameterError, ModelFileError
+from spherepair.files import atomic_folder, atomic_write
+from spherepair.version import __version__
 
 MODEL_FILE = "model.json"
 WEIGHTS_FILE = "weights.safetensors"
-#: How often a model is read that is being replaced, and seconds between.
+#: How often to try to read a model that is being replaced, and the seconds between.
 READ_ATTEMPTS, READ_PAUSE = 5, 0.05
-#: Raised when a saved model could no longer be read by older code.
-FORMAT_VERSION = 1
+#: Raised when older code can no longer read a saved model; format 1 is that of spherepair 0.1.
+FORMAT_VERSION, READABLE_FORMATS = 2, (1, 2)
+#: Prefix of the network's weights among the tensors of a model.
+NETWORK_PREFIX = "network."
+#: Entries of a table that are hashed (2**28 floats are 1 GiB and take a second), and as many at a time.
+HASHED_ELEMENTS, BLOCK_ELEMENTS = 2**28, 2**22
+#: Parameters that a resumed fit may change: they have no effect before the embedding is cut into clusters.
+UNCHECKED_PARAMETERS = {"progress", "clustering", "tail_ratio"}
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def save_model(model: Any, folder: str | Path) -> None:
+    """Write a fitted estimator to a folder; see :func:`spherepair.load`."""
+    _refuse_other_network(model)
+    number, names = model.cluster_number_, getattr(model, "feature_names_in_", None)
+    manifest = {
+        "estimator": type(model).__name__,
+        "spherepair_version": __version__,
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "parameters": {
+            name: encode_parameter(value, model._settings)
+            for name, value in model.get_params(deep=False).items()
+        },
+        "n_features_in": model.n_features_in_,
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "seed": model._seed,
+        "has_own_encoder": getattr(model, "encoder", None) is not None,
+        "embedding_dim": model._embedding_dim,
+        "cluster_number": None if number is None else number.to_dict(),
+        "history": model.history_,
+        "pair_texts": _pair_texts(model.constraints_),
+    }
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in _arrays(model).items()}
+    tensors |= {NETWORK_PREFIX + k: v for k, v in model.network_.state_dict().items()}
+    write_model(folder, manifest, tensors)
+
+
+def _arrays(model: Any) -> dict[str, Any]:
+    """Labels, embedding, pairs and scaling of a fitted estimator."""
+    pairs, scaling = model.constraints_, model._scaling
+    arrays = {
+        "labels": model.labels_,
+        "embedding": model.embedding_,
+        "cluster_centers": model.cluster_centers_,
+        "pairs.left": pairs.left,
+        "pairs.right": pairs.right,
+        "pairs.is_must_link": pairs.is_must_link,
+        "pairs.weight": pairs.weight,
+        "pairs.source_row": pairs.source_row,
+        **{f"pairs.{name}": codes for name, (_, codes) in _encoded_texts(pairs).items()},
+    }
+    if pairs.details.value is not None:
+        arrays["pairs.value"] = pairs.value
+    if scaling.shift is not None and scaling.factor is not None:
+        arrays |= {"scaling.shift": scaling.shift, "scaling.factor": scaling.factor}
+    return arrays
+
+
+def _encoded_texts(pairs: Any) -> dict[str, tuple[Any, Any]]:
+    """Persons and times, where known: the different texts, and which of them each pair has."""
+    known = {name: getattr(pairs.details, name) for name in ("by", "time")}
+    return {k: np.unique(column, return_inverse=True) for k, column in known.items() if column is not None}
+
+
+def _pair_texts(pairs: Any) -> dict[str, list[str]]:
+    """The different persons and times; which of them each pair has stands among the arrays."""
+    return {name: texts.tolist() for name, (texts, _) in _encoded_texts(pairs).items()}
+
+
+def decode_details(manifest: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Persons, times and values of the saved pairs, as ``Constraints.from_arrays`` takes them."""
+    # Missing in models of spherepair 0.1, and where no pair has any.
+    texts = {name: np.array(found, dtype=object) for name, found in manifest.get("pair_texts", {}).items()}
+    named = {name: texts[name][arrays[f"pairs.{name}"]] for name in ("by", "time") if name in texts}
+    return {**named, "value": arrays.get("pairs.value")}
+
+
+def _refuse_other_network(model: Any) -> None:
+    """Refuse a model whose parameters were set to another network after the fit: it could not be loaded."""
+    described = model._build_network(model.n_features_in_, model._embedding_dim, model._seed)
+    shapes = [
+        {name: tensor.shape for name, tensor in network.state_dict().items()}
+        for network in (described, model.network_)
+    ]
+    if shapes[0] != shapes[1]:
+        raise InvalidParameterError(
+            "the parameters describe another network than the one that was fitted (hidden_dims, n_clusters "
+            "or encoder was set after fit); set them back or fit again before save."
+        )
+
+
+def encode_parameter(value: Any, settings: Sequence[type]) -> Any:
+    """Encode a parameter as JSON.
+
+    Parameters
+    ----------
+    value : object
+    settings : sequence of dataclasses
+        Objects of these classes are encoded by class and fields, all others by a description only.
+
+    Examples
+    --------
+    >>> encode_parameter((64, 32), ()), encode_parameter(print, ())
+    ([64, 32], {'described': '<built-in function print>'})
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, (tuple, list, np.ndarray)):
+        return [encode_parameter(item, settings) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (Path, torch.device)):
+        return str(value)
+    if type(value) in settings:
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {"class": type(value).__name__} | {k: encode_parameter(v, settings) for k, v in fields.items()}
+    return {"described": repr(value)}
+
+
+def decode_parameter(value: Any, settings: Sequence[type]) -> Any:
+    """Decode what :func:`encode_parameter` made; only the classes in ``settings`` are ever looked up."""
+    if isinstance(value, list):
+        return tuple(decode_parameter(item, settings) for item in value)
+    if isinstance(value, dict):
+        fields = {k: decode_parameter(v, settings) for k, v in value.items() if k != "class"}
+        return {kind.__name__: kind for kind in settings}[value["class"]](**fields)
+    return value
+
+
+def is_described(value: Any) -> bool:
+    """Whether only a description of a parameter was saved; the loaded model has the default instead."""
+    return isinstance(value, dict) and "described" in value
 
 
 def write_model(folder: str | Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -37,26 +177,22 @@ def write_model(folder: str | Path, manifest: dict[str, Any], tensors: dict[str,
     target = Path(folder).resolve()  # "." has no name, and a link to a model is followed
     refuse_foreign_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    fresh.mkdir()
     try:
-        weights = fresh / WEIGHTS_FILE
-        safetensors.torch.save_file(_contiguous(tensors), weights)
-        content = {"format_version": FORMAT_VERSION, **manifest, "weights_sha256": _digest(weights)}
-        content["sha256"] = _json_digest(content)
-        (fresh / MODEL_FILE).write_text(_to_json(content, indent=2), encoding="utf-8")
-        shutil.copymode(fresh / MODEL_FILE, weights)  # safetensors lets only the owner read
-        _swap(fresh, target)
+        with atomic_folder(target) as fresh:
+            weights = fresh / WEIGHTS_FILE
+            safetensors.torch.save_file(_contiguous(tensors), weights)
+            content = {"format_version": FORMAT_VERSION, **manifest, "weights_sha256": _digest(weights)}
+            content["sha256"] = _json_digest(content)
+            (fresh / MODEL_FILE).write_text(_to_json(content, indent=2), encoding="utf-8")
+            shutil.copymode(fresh / MODEL_FILE, weights)  # safetensors lets only the owner read
     except (safetensors.SafetensorError, OSError) as error:
         raise _not_written(target, error) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read a model folder after checking that both files are what was written.
+    """Read a model folder after checking that both files are as they were written.
 
-    Where another process replaces the model meanwhile, it is the old one or the new one.
+    Where another process replaces the model meanwhile, the result is the old or the new one, never a mixture.
     """
     path = Path(folder)
     for _ in range(READ_ATTEMPTS - 1):
@@ -71,7 +207,7 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _stamp(folder: Path) -> tuple[int, int] | None:
-    """Another for every model that is saved there."""
+    """Inode and time of the description, which differ for every model saved there."""
     try:
         found = (folder / MODEL_FILE).stat()
     except OSError:
@@ -82,10 +218,11 @@ def _stamp(folder: Path) -> tuple[int, int] | None:
 def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     manifest = _read_manifest(path / MODEL_FILE)
     version = manifest.get("format_version")
-    if version != FORMAT_VERSION:
+    if version not in READABLE_FORMATS:
         raise ModelFileError(
             f"{path} was saved in format {version!r} (by spherepair {manifest.get('spherepair_version')}); "
-            f"this version reads format {FORMAT_VERSION}. Use a matching spherepair or fit the model again."
+            f"this version reads formats up to {FORMAT_VERSION}. Use a matching spherepair or fit the model "
+            "again."
         )
     stated = manifest.pop("sha256", None)
     if stated != _json_digest(manifest):
@@ -108,18 +245,14 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def write_tensor_file(file: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write tensors and JSON into one safetensors file, through a temporary name."""
-    # Always the same name: what a killed process left behind is overwritten by the next.
-    fresh = file.with_name(f".{file.name}.tmp")
     plain = _contiguous(tensors)
     metadata = {"manifest": _to_json(manifest), "crc32": str(_checksum(plain))}
     try:
-        safetensors.torch.save_file(plain, fresh, metadata=metadata)
-        _to_disk(fresh)
-        os.replace(fresh, file)
+        # A fixed temporary name: what a killed process left behind is overwritten.
+        with atomic_write(file, unique=False) as temporary:
+            safetensors.torch.save_file(plain, temporary, metadata=metadata)
     except (safetensors.SafetensorError, OSError) as error:
         raise _not_written(file, error) from error
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def read_tensor_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -177,32 +310,6 @@ def refuse_foreign_folder(target: Path) -> None:
         raise ModelFileError(f"{target} is a file; a model is saved as a folder.")
 
 
-def _to_disk(path: Path) -> None:
-    """Wait until a file is on the disk: a name put in place before its content survives no power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _swap(fresh: Path, target: Path) -> None:
-    for file in (fresh / WEIGHTS_FILE, fresh / MODEL_FILE):
-        _to_disk(file)
-    if not target.exists():
-        os.replace(fresh, target)
-        return
-    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
-    try:
-        os.replace(target, old)
-        os.replace(fresh, target)
-    except BaseException:
-        if not target.exists():
-            os.replace(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     # clone: safetensors refuses tensors that share memory, such as tied weights
     return {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
@@ -229,3 +336,57 @@ def _json_digest(content: dict[str, Any]) -> str:
 
 def _to_json(content: Any, *, indent: int | None = None) -> str:
     return json.dumps(content, indent=indent, allow_nan=True)
+
+
+def fingerprint_fit(model: Any, table: Any, pairs: Any) -> dict[str, str]:
+    """Digests of what must agree for a fit to resume from a checkpoint.
+
+    Parameters
+    ----------
+    model : estimator
+        Its parameters, and the weights of an encoder of the user's own.
+    table : ndarray or CSR matrix of shape (n_rows, n_features)
+    pairs : Constraints
+    """
+    parameters = model.get_params(deep=False).items()
+    return {
+        "version of spherepair": __version__,
+        "data": _hash_table(table),
+        "constraints": _hash_arrays(pairs.left, pairs.right, pairs.is_must_link, pairs.weight),
+        "weights of the encoder": _hash_weights(getattr(model, "encoder", None)),
+        **{name: _describe(value) for name, value in parameters if name not in UNCHECKED_PARAMETERS},
+    }
+
+
+def _hash_table(X: Any) -> str:
+    """Digest of shape, type and rows: all of them, or evenly spaced ones of a very large table."""
+    digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode())
+    n_hashed = min(X.shape[0], max(1, HASHED_ELEMENTS // X.shape[1]))
+    rows = np.unique(np.linspace(0, X.shape[0] - 1, n_hashed).astype(np.int64))
+    size = max(1, BLOCK_ELEMENTS // X.shape[1])
+    for start in range(0, len(rows), size):
+        block = X[rows[start : start + size]]
+        parts = (block.indptr, block.indices, block.data) if sparse.issparse(block) else (block,)
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()[:16]
+
+
+def _hash_arrays(*arrays: Any) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _hash_weights(module: nn.Module | None) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()) if module is not None else ():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def _describe(parameter: Any) -> str:
+    """A parameter as another process would print it: without addresses in memory."""
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(parameter))

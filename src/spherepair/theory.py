@@ -1,8 +1,12 @@
 """The paper's results on angles as functions: which omega, how many dimensions, which angles.
 
-Section 4 of the paper: omega_min(K) = pi / arccos(-1/(K-1)) (Theorem 4.4, Corollary 4.5), the
-deviations left by a small loss (Corollary 4.3), and the angles between the centred clusters that
-reveal their number (Theorem 4.6, Corollary 4.7, Eq. 6). All angles are in radians.
+    omega_min(K) = pi / arccos(-1/(K-1))                            (Theorem 4.4, Corollary 4.5)
+
+Further the deviations that a small loss leaves (Corollary 4.3), and the angles between the centered clusters,
+which reveal their number (Theorem 4.6, Corollary 4.7, Eq. 6). All angles are in radians.
+
+Reference: Zhang and Chen, "Angular Constraint Embedding via SpherePair Loss for Constrained Clustering",
+NeurIPS 2025, Section 4.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OmegaRange:
-    """Values of omega from `low` to `high`, both admissible; `high` may be infinite."""
+    """Valid values of omega, from `low` to `high` inclusive; `high` may be infinite."""
 
     low: float
     high: float
@@ -32,14 +36,14 @@ class OmegaRange:
 
 @dataclass(frozen=True)
 class AngleBounds:
-    """Bounds of the minimal angle; `low` is approached, `high` attained (equal when K = 2)."""
+    """Bounds of the minimal angle: `low` is approached, `high` is attained; equal for K = 2."""
 
     low: float
     high: float
 
 
 def widest_angle(n_clusters: int) -> float:
-    """Largest angle that K unit vectors can have pairwise: arccos(-1/(K-1)) (Theorem 4.4).
+    """Largest common angle between K unit vectors: arccos(-1/(K-1)) (Theorem 4.4).
 
     Parameters
     ----------
@@ -56,9 +60,9 @@ def widest_angle(n_clusters: int) -> float:
 
 
 def minimal_omega(n_clusters: int) -> float:
-    """Smallest omega that leaves K clusters room: pi / arccos(-1/(K-1)) (Corollary 4.5).
+    """Smallest omega that leaves room for K clusters: pi / arccos(-1/(K-1)) (Corollary 4.5).
 
-    It grows with K from 1 and stays below 2, which is why omega = 2 suits any number of clusters.
+    It grows with K from 1 and stays below 2, so omega = 2 suits any number of clusters.
 
     Parameters
     ----------
@@ -74,7 +78,7 @@ def minimal_omega(n_clusters: int) -> float:
 
 
 def valid_omega_range(n_clusters: int, embedding_dim: int) -> OmegaRange | None:
-    """Every omega for which equidistant clusters exist in D dimensions (Theorem 4.4).
+    """All values of omega for which equidistant clusters exist in D dimensions (Theorem 4.4).
 
     Parameters
     ----------
@@ -86,7 +90,7 @@ def valid_omega_range(n_clusters: int, embedding_dim: int) -> OmegaRange | None:
     Returns
     -------
     OmegaRange or None
-        None when D < K-1, a single value when D = K-1, no upper end when D >= K.
+        None if D < K-1, a single value if D = K-1, unbounded above if D >= K.
 
     Examples
     --------
@@ -103,14 +107,14 @@ def valid_omega_range(n_clusters: int, embedding_dim: int) -> OmegaRange | None:
 
 
 def simplex_vertices(n_clusters: int, embedding_dim: int | None = None) -> Floats:
-    """Corners, (K, D), of a centred regular simplex: the embedding of Theorem 4.4 (ii).
+    """Corners, (K, D), of a centered regular simplex: the embedding of Theorem 4.4 (ii).
 
     Parameters
     ----------
     n_clusters : int
         Number of clusters K, at least 2.
     embedding_dim : int, optional
-        Dimensions D, at least K-1 (the default); further ones are filled with zeros.
+        Dimensions D, at least K-1 (the default); further dimensions are zero.
 
     Examples
     --------
@@ -131,7 +135,7 @@ def equiangular_vertices(n_clusters: int, theta: float, *, embedding_dim: int | 
     theta : float
         The common angle, in (0, arccos(-1/(K-1))].
     embedding_dim : int, optional
-        Dimensions D. The widest angle needs K-1 of them, any smaller one K; that is the default.
+        Dimensions D; by default as many as needed, K-1 for the widest angle and K for any smaller one.
 
     Examples
     --------
@@ -158,16 +162,16 @@ def equiangular_vertices(n_clusters: int, theta: float, *, embedding_dim: int | 
 
 
 def must_link_deviation(epsilon: float, n_pairs: int) -> float:
-    """Largest angle a must-link can keep when the loss is at most epsilon (Corollary 4.3 i).
+    """Largest angle of a must-link when the loss is at most epsilon (Corollary 4.3 i).
 
-    Delta+ = arccos(2 exp(-|C| epsilon) - 1), about 2 sqrt(|C| epsilon).
+    With n pairs, Delta+ = arccos(2 exp(-n epsilon) - 1), about 2 sqrt(n epsilon).
 
     Parameters
     ----------
     epsilon : float
         Bound on the average angular loss, not negative.
     n_pairs : int
-        Number of constraints |C|.
+        Number of constraints (``|C|`` in the paper).
 
     Examples
     --------
@@ -178,14 +182,14 @@ def must_link_deviation(epsilon: float, n_pairs: int) -> float:
         raise InvalidParameterError(f"epsilon must not be negative, got {epsilon!r} instead.")
     _check_count(n_pairs, name="n_pairs", least=1)
     total = n_pairs * epsilon
-    # Half-angle form of the arccos: the printed one is 0 for totals below 1e-16.
+    # Half-angle form of the arccos: the printed form is 0 for totals below 1e-16.
     return 2.0 * math.atan2(math.sqrt(-math.expm1(-total)), math.exp(-total / 2))
 
 
 def cannot_link_deviation(epsilon: float, n_pairs: int, *, omega: float = 2.0) -> float:
-    """How far below pi/omega a cannot-link can stay when the loss is at most epsilon.
+    """Largest shortfall of a cannot-link's angle from pi/omega when the loss is at most epsilon.
 
-    Delta- = arccos(2 exp(-|C| epsilon) - 1) / omega, about 2 sqrt(|C| epsilon) / omega
+    With n pairs, Delta- = arccos(2 exp(-n epsilon) - 1) / omega, about 2 sqrt(n epsilon) / omega
     (Corollary 4.3 ii).
 
     Parameters
@@ -193,7 +197,7 @@ def cannot_link_deviation(epsilon: float, n_pairs: int, *, omega: float = 2.0) -
     epsilon : float
         Bound on the average angular loss, not negative.
     n_pairs : int
-        Number of constraints |C|.
+        Number of constraints (``|C|`` in the paper).
     omega : float
         Negative-zone factor, positive.
 
@@ -204,34 +208,33 @@ def cannot_link_deviation(epsilon: float, n_pairs: int, *, omega: float = 2.0) -
     """
     if not omega > 0:
         raise InvalidParameterError(f"omega must be positive, got {omega!r} instead.")
-    # Differs from the paper: it prints arccos(1 - 2 exp(-|C| epsilon)), which tends to pi, not to
-    # the 0 of its own approximation; cos(omega theta) <= 1 - 2 exp(..) gives the form used here.
+    # Differs from the paper: it prints arccos(1 - 2 exp(-|C| epsilon)), which tends to pi, not to the 0 of
+    # its own approximation; cos(omega theta) <= 1 - 2 exp(..) gives the form used here.
     return must_link_deviation(epsilon, n_pairs) / omega
 
 
-def centred_angles(proportions: ArrayLike) -> Floats:
-    """Angles, (K, K), between equidistant clusters seen from the mean of all rows (Eq. 6).
+def centered_angles(proportions: ArrayLike) -> Floats:
+    """Angles, (K, K), between equidistant clusters, seen from the mean of all rows (Eq. 6).
 
-    cos = (S - p_k - p_l) / sqrt((1 - 2 p_k + S)(1 - 2 p_l + S)) with S = sum_i p_i^2: they depend
-    on the sizes of the clusters and neither on omega nor, from d = K-1 on, on the number of
-    principal components kept.
+    cos = (S - p_k - p_l) / sqrt((1 - 2 p_k + S)(1 - 2 p_l + S)) with S = sum_i p_i^2. The angles depend on
+    the sizes of the clusters, but not on omega nor, from d = K-1 on, on the number of principal components.
 
     Parameters
     ----------
     proportions : array of shape (n_clusters,)
-        Positive sizes of the clusters; scaled here to sum to 1.
+        Positive sizes of the clusters; they are scaled to sum to 1.
 
     Examples
     --------
-    >>> np.degrees(centred_angles([1, 1, 1])).round(6)[0]
+    >>> np.degrees(centered_angles([1, 1, 1])).round(6)[0]
     array([  0., 120., 120.])
     """
     p = _proportions(proportions)
     others = np.where(np.eye(len(p), dtype=bool), 0.0, p)  # (K, K), row k without p_k
     rest = np.clip(others.sum(axis=1)[:, None] - p, 0.0, None)
     rest_squares = np.clip((others**2).sum(axis=1)[:, None] - p**2, 0.0, rest**2)
-    # As arctan(sine / cosine), because arccos loses half of the digits near pi (K = 2). The sine is
-    # |v_k ^ v_l| = sqrt(r^2 + 2 s), r and s the sums of p_i and p_i^2 over the other clusters.
+    # arctan(sine / cosine), because arccos loses half of the digits near pi (K = 2). The sine is
+    # |v_k ^ v_l| = sqrt(r^2 + 2 s) with r and s the sums of p_i and p_i^2 over the other clusters.
     spread = p * (1.0 - p)
     cosine = rest_squares - spread[:, None] - spread
     angles = np.arctan2(np.sqrt(rest**2 + 2.0 * rest_squares), cosine)
@@ -240,27 +243,27 @@ def centred_angles(proportions: ArrayLike) -> Floats:
 
 
 def minimal_angle(proportions: ArrayLike) -> float:
-    """Height of the plateau, delta_star: the smallest of the centred angles (Corollary 4.7).
+    """Height of the plateau, delta_star: the smallest of the centered angles (Corollary 4.7).
 
     Parameters
     ----------
     proportions : array of shape (n_clusters,)
-        Positive sizes of the clusters; scaled here to sum to 1.
+        Positive sizes of the clusters; they are scaled to sum to 1.
 
     Examples
     --------
     >>> round(math.degrees(minimal_angle([0.25, 0.25, 0.25, 0.25])), 4)
     109.4712
     """
-    angles = centred_angles(proportions)
+    angles = centered_angles(proportions)
     return float(angles[~np.eye(len(angles), dtype=bool)].min())
 
 
 def minimal_angle_bounds(n_clusters: int) -> AngleBounds:
-    """Bounds of the plateau over all sizes of K clusters (Corollary 4.7).
+    """Bounds of the plateau over all sizes of K clusters: (pi/3, arccos(-1/(K-1))] (Corollary 4.7).
 
-    (pi/3, arccos(-1/(K-1))]: the upper one for clusters of equal size, the lower one in the limit
-    of one cluster with all rows. For K = 2 the angle is always pi.
+    The upper bound holds for clusters of equal size, the lower one in the limit of one cluster with all rows.
+    For K = 2 the angle is always pi.
 
     Parameters
     ----------
@@ -293,6 +296,6 @@ def _proportions(values: ArrayLike) -> Floats:
     if not (np.isfinite(sizes).all() and (sizes > 0).all()):
         worst = int(np.flatnonzero(~(np.isfinite(sizes) & (sizes > 0)))[0])
         raise InvalidParameterError(
-            f"proportions must be positive, got {sizes[worst]} for cluster {worst}; leave empty clusters out."
+            f"proportions must be positive, got {sizes[worst]} for cluster {worst}; leave out empty clusters."
         )
     return np.asarray(sizes / sizes.sum())

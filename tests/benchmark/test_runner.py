@@ -1,26 +1,23 @@
-"""Grids that are killed, shared, and that fail here and there."""
+"""Grids that are killed, shared, and that fail here and there; the results folder."""
 
 from __future__ import annotations
 
 import json
-import signal
+import re
 import time
 
+import numpy as np
 import pytest
 
-from spherepair.benchmark import measuring, read_experiment, run_grid, runner
-from spherepair.benchmark.__main__ import main
-from spherepair.benchmark.grid import expand
-from spherepair.benchmark.store import Store
+from spherepair.benchmark import read_experiment, run_grid, runner
+from spherepair.benchmark.measure import Measured
+from spherepair.benchmark.runner import ResultsFolder, current_commit, describe_environment
+from spherepair.benchmark.runs import PROTOCOL, expand
 from spherepair.errors import InvalidDataError, InvalidParameterError
 
 
 def finished(folder):
     return {path.stem: path.stat().st_mtime_ns for path in (folder / "runs").glob("*.json")}
-
-
-def names_in(progress: str) -> list[str]:
-    return [line.split("; now ")[1] for line in progress.splitlines() if "; now " in line]
 
 
 @pytest.fixture
@@ -32,7 +29,7 @@ def instant(monkeypatch):
         done.append(spec.key)
         score = {"accuracy": 0.5, "nmi": 0.5, "ari": 0.5}
         record = {"scores": {"train": score, "test": score}, "times": {"whole": 0.0}}
-        return measuring.Measured(record)
+        return Measured(record)
 
     monkeypatch.setattr(runner, "measure_run", measure)
     return done
@@ -67,7 +64,7 @@ def test_torn_result_is_done_again(tiny, tmp_path, instant):
     torn = next((tmp_path / "runs").glob("*.json"))
     torn.write_text(torn.read_text()[:20])
     assert run_grid(read_experiment(tiny), tmp_path).n_done == 1
-    assert Store(tmp_path).record(torn.stem) is not None
+    assert ResultsFolder(tmp_path).record(torn.stem) is not None
 
 
 def test_failure_is_noted_in_words_and_tried_again(tiny, tmp_path, instant, monkeypatch):
@@ -85,11 +82,11 @@ def test_failure_is_noted_in_words_and_tried_again(tiny, tmp_path, instant, monk
     assert outcome.failures == (
         ("digits, SpherePair, 300 pairs, seed 0", "row 3 is not a number; remove it."),
     )
-    assert "Traceback" in Store(tmp_path).failure(bad)["traceback"]
+    assert "Traceback" in ResultsFolder(tmp_path).failure(bad)["traceback"]
     monkeypatch.setattr(runner, "measure_run", succeed)
     again = run_grid(read_experiment(tiny), tmp_path)
     assert (again.n_done, again.n_skipped, again.failures) == (1, 7, ())
-    assert Store(tmp_path).failure(bad) is None
+    assert ResultsFolder(tmp_path).failure(bad) is None
 
 
 def test_fault_of_ours_is_noted_with_its_kind_and_does_not_stop_the_grid(tiny, tmp_path, monkeypatch):
@@ -104,10 +101,10 @@ def test_fault_of_ours_is_noted_with_its_kind_and_does_not_stop_the_grid(tiny, t
 
 def test_failure_of_another_process_meanwhile_is_not_repeated(tiny, tmp_path, instant):
     experiment = read_experiment(tiny)
-    store = Store.create(tmp_path)
+    store = ResultsFolder.create(tmp_path)
     for run in expand(experiment):
         key = run.spec.key
-        store.keep_failure(key, {"key": key, "error": "just now, elsewhere", "time": time.time() + 60})
+        store.save_failure(key, {"key": key, "error": "just now, elsewhere", "time": time.time() + 60})
     assert len(run_grid(experiment, tmp_path).failures) == 8
     assert instant == []
 
@@ -135,25 +132,28 @@ def test_unknown_parameter_is_a_sentence(tiny, tmp_path):
     assert "SpherePair does not take these parameters" in outcome.failures[0][1]
 
 
-def test_two_processes_on_one_folder_never_do_a_run_twice(tiny, tmp_path, start):
-    workers = [start("run", tiny, "--out", tmp_path / "out") for _ in range(2)]
-    said = [worker.communicate(timeout=120) for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], said
-    done = [names_in(err) for _, err in said]
+def test_two_processes_on_one_folder_never_do_a_run_twice(tiny, tmp_path, fork, slow_grid):
+    logs = [tmp_path / f"{name}.log" for name in "ab"]
+    workers = [fork(slow_grid, tiny, tmp_path / "out", log) for log in logs]
+    for worker in workers:
+        worker.join(timeout=60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    done = [[line for line in log.read_text().splitlines() if line] for log in logs]
+    assert min(map(len, done)) > 0
     assert len(done[0]) + len(done[1]) == 8
     assert not set(done[0]) & set(done[1])
     assert len(finished(tmp_path / "out")) == 8
-    assert list((tmp_path / "out" / "claims").iterdir()) == []
+    assert list((tmp_path / "out" / "locks").iterdir()) == []
 
 
-def test_killed_grid_goes_on_and_loses_only_the_run_in_flight(tiny, tmp_path, start):
+def test_killed_grid_goes_on_and_loses_only_the_run_in_flight(tiny, tmp_path, fork, slow_grid, instant):
     out = tmp_path / "out"
-    worker = start("run", tiny, "--out", out)
+    worker = fork(slow_grid, tiny, out, tmp_path / "log")
     deadline = time.monotonic() + 60
     while len(finished(out)) < 3 and time.monotonic() < deadline:
         time.sleep(0.005)
-    worker.send_signal(signal.SIGKILL)
-    worker.communicate()
+    worker.kill()
+    worker.join()
     before = finished(out)
     assert 3 <= len(before) < 8
     outcome = run_grid(read_experiment(tiny), out)
@@ -162,7 +162,7 @@ def test_killed_grid_goes_on_and_loses_only_the_run_in_flight(tiny, tmp_path, st
     assert {key: after[key] for key in before} == before
 
 
-def test_interrupted_grid_is_exit_130_and_leaves_no_claim(tiny, tmp_path, instant, monkeypatch, capsys):
+def test_interrupted_grid_keeps_what_is_done_and_leaves_no_lock(tiny, tmp_path, instant, monkeypatch):
     succeed = runner.measure_run
 
     def interrupt(spec, rows, pretrained):
@@ -171,20 +171,106 @@ def test_interrupted_grid_is_exit_130_and_leaves_no_claim(tiny, tmp_path, instan
         return succeed(spec, rows, pretrained)
 
     monkeypatch.setattr(runner, "measure_run", interrupt)
-    assert main(["run", str(tiny), "--out", str(tmp_path / "out")]) == 130
-    assert "interrupted; run the same command again to go on.\n" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(read_experiment(tiny), tmp_path / "out")
     assert len(finished(tmp_path / "out")) == 3
-    assert list((tmp_path / "out" / "claims").iterdir()) == []
+    assert list((tmp_path / "out" / "locks").iterdir()) == []
 
 
-def test_failed_runs_are_exit_1_and_bad_input_is_exit_2(tiny, tmp_path, monkeypatch, capsys):
+def test_progress_names_each_run_and_counts_failures_too(tiny, tmp_path, monkeypatch):
     def fail(*_):
         raise InvalidDataError("no good.")
 
+    states = []
     monkeypatch.setattr(runner, "measure_run", fail)
-    assert main(["run", str(tiny), "--out", str(tmp_path / "out")]) == 1
-    said = capsys.readouterr()
-    assert "failed: digits, SpherePair, 100 pairs, seed 0: no good.\n" in said.err
-    assert said.out == "8 runs: 8 failed.\n"
-    assert main(["report", str(tmp_path / "nowhere")]) == 2
-    assert "holds no results" in capsys.readouterr().err
+    outcome = run_grid(read_experiment(tiny), tmp_path / "out", progress=states.append)
+    assert [state.n_finished for state in states] == list(range(9))
+    assert {state.n_runs for state in states} == {8}
+    assert (states[0].title, states[-1].title) == ("digits, SpherePair, 100 pairs, seed 0", "")
+    assert outcome.failures[0] == ("digits, SpherePair, 100 pairs, seed 0", "no good.")
+    assert outcome.sentence() == "8 runs: 8 failed."
+
+
+def test_record_comes_back_as_it_was(tmp_path):
+    results = ResultsFolder.create(tmp_path / "out")
+    results.save_record("k", {"key": "k", "value": 0.1}, {"rows": np.arange(3)})
+    assert results.record("k") == {"key": "k", "value": 0.1}
+    np.testing.assert_array_equal(results.arrays("k")["rows"], np.arange(3))
+    assert results.record("other") is None
+    assert results.arrays("other") == {}
+
+
+@pytest.mark.parametrize("content", ["", '{"key": "k", "val', "[1, 2]", '{"key": "another"}', "\x00\x00"])
+def test_torn_or_foreign_file_counts_as_not_done(tmp_path, content):
+    results = ResultsFolder.create(tmp_path)
+    (tmp_path / "runs" / "k.json").write_text(content)
+    assert results.record("k") is None
+    results.save_record("good", {"key": "good"})
+    assert [json.loads(line) for line in results.write_lines().read_text().splitlines()] == [{"key": "good"}]
+
+
+def test_success_clears_the_failure_before_it(tmp_path):
+    results = ResultsFolder.create(tmp_path)
+    results.save_failure("k", {"key": "k", "error": "no luck"})
+    assert results.failure("k") is not None
+    results.save_record("k", {"key": "k"})
+    assert results.failure("k") is None
+
+
+def test_nothing_but_whole_files_is_left(tmp_path):
+    results = ResultsFolder.create(tmp_path)
+    for number in range(5):
+        results.save_record(str(number), {"key": str(number)}, {"rows": np.zeros(2)})
+    results.write_lines()
+    names = [path.name for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(names) == 11
+    assert not [name for name in names if name.startswith(".") or name.endswith("tmp")]
+
+
+def test_experiment_is_kept_as_it_was_written(tmp_path, tiny):
+    results = ResultsFolder.create(tmp_path / "out")
+    results.save_experiment(read_experiment(tiny))
+    assert [experiment.id for experiment in ResultsFolder.open(tmp_path / "out").experiments()] == ["tiny"]
+    assert (tmp_path / "out" / "experiments" / "tiny.toml").read_text() == tiny.read_text()
+
+
+def test_folder_without_results_is_refused(tmp_path):
+    with pytest.raises(InvalidParameterError, match="holds no results; make some with"):
+        ResultsFolder.open(tmp_path)
+
+
+def answer(monkeypatch, **answers):
+    """Let git say this, nothing where a command is not named."""
+    monkeypatch.setattr(runner, "_git", lambda command, *_: answers.get(command.replace("-", "_")))
+
+
+@pytest.mark.parametrize(
+    ("changed", "stated", "found"),
+    [
+        ("", "stated", "0123456789ab"),
+        (" M grid.py", "stated", "stated"),
+        (" M grid.py", "", "0123456789ab+"),
+    ],
+)
+def test_commit_of_an_unchanged_checkout_comes_before_the_variable(monkeypatch, changed, stated, found):
+    monkeypatch.setenv("SPHEREPAIR_COMMIT", stated)
+    answer(monkeypatch, ls_files="environment.py", rev_parse="0123456789ab", status=changed)
+    assert current_commit() == found
+
+
+@pytest.mark.parametrize("answers", [{}, {"rev_parse": "of another project"}])
+def test_without_a_checkout_the_variable_says_the_commit(monkeypatch, answers):
+    answer(monkeypatch, **answers)
+    monkeypatch.setenv("SPHEREPAIR_COMMIT", "stated")
+    assert current_commit() == "stated"
+    monkeypatch.setenv("SPHEREPAIR_COMMIT", "")
+    assert current_commit() is None
+    monkeypatch.delenv("SPHEREPAIR_COMMIT")
+    assert current_commit() is None
+
+
+def test_description_holds_protocol_and_commit(monkeypatch):
+    monkeypatch.setenv("SPHEREPAIR_COMMIT", "0123456789ab")
+    found = describe_environment()
+    assert found["protocol"] == PROTOCOL
+    assert re.fullmatch(r"[0-9a-f]{12}\+?", found["commit"])

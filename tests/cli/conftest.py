@@ -1,15 +1,18 @@
-"""A small table with ids, its pairs, a model of it, and two ways to run a command."""
+"""A small table with ids, its pairs, models fitted once per session, and two ways to run a command."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +23,10 @@ from sklearn.datasets import make_blobs
 from spherepair import Constraints
 from spherepair.cli import main
 
-#: A network and a training so small that a fit takes a fraction of a second.
+#: Learns the example in about a second.
 TINY = ("--hidden-dims", "16", "--max-epochs", "20", "--pretraining", "none")
+#: Trains for a fraction of a second; for tests in which it does not matter what is learned.
+BRIEF = ("--hidden-dims", "8", "--max-epochs", "2", "--pretraining", "none")
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,23 @@ class Example:
 
     @property
     def model(self) -> Path:
+        """Fitted on ``rows``."""
         return self.folder / "model"
+
+    @property
+    def array_model(self) -> Path:
+        """Fitted on ``array``; there once the fixture `array_fit` was asked for."""
+        return self.folder / "array-model"
 
 
 @pytest.fixture(scope="session")
 def tiny() -> Sequence[str]:
     return TINY
+
+
+@pytest.fixture(scope="session")
+def brief() -> Sequence[str]:
+    return BRIEF
 
 
 @pytest.fixture(scope="session")
@@ -86,11 +102,20 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
     pairs = Constraints.from_labels(y, 300, random_state=0)
     pairs.write(data.pairs, ids=ids)
     pairs.write(data.numbered_pairs)
-    code = main(
-        ["fit", str(data.rows), "-c", str(data.pairs), "--id", "name", "-o", str(data.model), *TINY, "-q"]
-    )
-    assert code == 0
+    fit = ["fit", str(data.rows), "-c", str(data.pairs), "--id", "name", "-o", str(data.model), *TINY, "-q"]
+    with mock.patch.dict(os.environ):
+        assert main(fit) == 0
     return data
+
+
+@pytest.fixture(scope="session")
+def array_fit(example: Example) -> Ended:
+    """A fit on an array with numbered pairs, and what it printed."""
+    out, err = io.StringIO(), io.StringIO()
+    fit = ["fit", example.array, "-c", example.numbered_pairs, "-o", example.array_model, *TINY]
+    with mock.patch.dict(os.environ), redirect_stdout(out), redirect_stderr(err):
+        code = main([str(argument) for argument in fit])
+    return Ended(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -99,7 +124,8 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
     def run(*arguments: object) -> Ended:
         capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
+        with mock.patch.dict(os.environ):  # the entry point sets variables for its process
+            code = main([str(argument) for argument in arguments])
         said = capsys.readouterr()
         return Ended(code, said.out, said.err)
 

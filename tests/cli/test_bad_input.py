@@ -8,11 +8,12 @@ import os
 import numpy as np
 import pytest
 
+from spherepair import SpherePair
 from spherepair.errors import DeviceMemoryError
 
 
 @pytest.fixture
-def fit(call, example, tiny, tmp_path):
+def fit(call, example, brief, tmp_path):
     """Fit rows and pairs given as text, arrays or nothing."""
 
     def run(*, rows=None, pairs=None, extra=()):
@@ -26,7 +27,7 @@ def fit(call, example, tiny, tmp_path):
         if pairs is not None:
             constraints = tmp_path / "pairs.csv"
             constraints.write_text("left,right,link\n" + pairs if "," in pairs or not pairs else pairs)
-        return call("fit", data, "-c", constraints, "-o", tmp_path / "model", *tiny, *extra)
+        return call("fit", data, "-c", constraints, "-o", tmp_path / "model", *brief, "-k", 3, *extra)
 
     return run
 
@@ -43,7 +44,7 @@ BAD_ROWS = {
     "empty": (np.zeros((0, 5)), "has no rows"),
     "one row": (np.zeros((1, 5)), "1 sample(s)"),
     "no columns": (np.zeros((5, 0)), "0 feature(s)"),
-    "text column": ("a,colour\n1,red\n2,blue\n", "leave it out with --drop colour"),
+    "text column": ("a,colour\n1,red\n2,blue\n", "--drop colour"),
     "missing value": ("a,b\n1,2\n3,\n" + "1,1\n" * 118, "column 'b'"),
 }
 
@@ -185,11 +186,18 @@ def test_spoilt_models_are_exit_2(call, example, tmp_path, case):
     assert not (tmp_path / "l.csv").exists()
 
 
+def test_model_that_does_not_exist_is_exit_2(call, example, tmp_path):
+    done = call("predict", tmp_path / "nowhere", example.rows, "--out", tmp_path / "l.csv", "--json")
+    assert done.code == 2
+    assert done.err == f"error: {tmp_path / 'nowhere'} is not a saved model: it does not exist.\n"
+    assert done.json["error"]["type"] == "ModelFileError"
+
+
 def test_full_gpu_is_exit_2_in_the_words_of_the_options(fit, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise DeviceMemoryError("the GPU ran out of memory; use device='cpu'.")
 
-    monkeypatch.setattr("spherepair.cli.fit.SpherePair.fit", fail)
+    monkeypatch.setattr(SpherePair, "fit", fail)
     done = fit()
     assert done.code == 2
     assert done.err.endswith("error: the GPU ran out of memory; use --device cpu.\n")
@@ -202,11 +210,11 @@ def test_gpu_that_is_not_there_is_exit_2(fit):
 
 
 def test_locked_folders_are_refused_before_the_work(fit, tmp_path, monkeypatch):
-    monkeypatch.setattr("spherepair.cli.outputs.os.access", lambda path, mode: path != tmp_path / "locked")
+    monkeypatch.setattr("spherepair.cli.options.os.access", lambda path, mode: path != tmp_path / "locked")
     (tmp_path / "locked").mkdir()
     done = fit(extra=["--labels-out", tmp_path / "locked" / "labels.csv"])
     assert done.code == 2
-    assert f"labels.csv cannot be written: {tmp_path / 'locked'} is no folder you may write to." in done.err
+    assert f"labels.csv cannot be written: no permission to write to {tmp_path / 'locked'}." in done.err
     assert not (tmp_path / "model").exists()
 
 
@@ -218,7 +226,7 @@ def test_a_file_that_cannot_be_written_goes_by_its_own_name(fit, tmp_path, monke
             raise OSError(30, "Read-only file system", str(source))
         replace(source, target)
 
-    monkeypatch.setattr("spherepair.cli.outputs.os.replace", refuse)
+    monkeypatch.setattr("spherepair.files.os.replace", refuse)
     done = fit(extra=["--labels-out", tmp_path / "labels.csv"])
     assert done.code == 2
     assert f"error: {tmp_path / 'labels.csv'}: Read-only file system." in done.err

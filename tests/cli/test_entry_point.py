@@ -1,15 +1,14 @@
-"""Commands in processes of their own: exit codes, streams, Ctrl-C, pipes, other encodings."""
+"""Commands in processes of their own: exit codes, streams, environment, Ctrl-C, pipes, other encodings."""
 
 from __future__ import annotations
 
-import inspect
-import json
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
-from importlib import import_module
+from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
@@ -19,8 +18,23 @@ import pytest
 
 from spherepair import __version__, load
 from spherepair.cli import main
-from spherepair.cli.app import COMMANDS
 from spherepair.metrics import clustering_accuracy
+
+POLICY = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MIMALLOC_PURGE_DELAY")
+
+
+def python(script, *arguments, **environment):
+    """Output of a script in a process of its own, without the variables that the entry point sets."""
+    clean = {name: value for name, value in os.environ.items() if name not in POLICY}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**clean, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=120,
+    )
+    return done.stdout
 
 
 def test_console_script_shows_the_version():
@@ -52,10 +66,13 @@ def test_fit_and_predict_from_files_to_files(shell, example, tiny, tmp_path):
 
 
 def test_bad_input_is_exit_2_and_one_sentence_on_stderr(shell, tmp_path):
-    done = shell("predict", tmp_path / "nowhere", tmp_path / "no.csv", "--out", tmp_path / "l.csv", "--json")
+    (tmp_path / "pairs.csv").write_text("left,right,link\n4,4,must\n")
+    done = shell("check", tmp_path / "pairs.csv", "--json")
     assert done.code == 2
-    assert done.err == f"error: {tmp_path / 'nowhere'} is not a saved model: it does not exist.\n"
-    assert done.json["error"]["type"] == "ModelFileError"
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1
+    assert "row 2 links row 4 with itself" in done.err
+    assert done.json["error"]["type"] == "InvalidConstraintsError"
 
 
 def test_contradictory_pairs_are_exit_3(shell, tmp_path):
@@ -67,10 +84,10 @@ def test_contradictory_pairs_are_exit_3(shell, tmp_path):
     assert done.err == ""
 
 
-def test_interrupted_fit_is_exit_130_and_goes_on_from_its_checkpoint(call, example, tmp_path):
+def test_interrupted_fit_is_exit_130_and_continues_from_its_checkpoint(call, example, tmp_path):
     checkpoint, model = tmp_path / "checkpoint", tmp_path / "model"
     arguments = ["fit", example.array, "-c", example.numbered_pairs, "-o", model, "--hidden-dims", "16"]
-    arguments += ["--checkpoint", checkpoint]
+    arguments += ["--checkpoint", checkpoint, "-k", 3]
     command = [sys.executable, "-m", "spherepair.cli", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     running = subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment)
@@ -80,13 +97,15 @@ def test_interrupted_fit_is_exit_130_and_goes_on_from_its_checkpoint(call, examp
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert f"interrupted; run the same command again to go on from {checkpoint}.\n" in said
+    assert f"interrupted; run the same command again to continue from {checkpoint}.\n" in said
     assert "Traceback" not in said
     assert not model.exists()
     other = call(*arguments, "--seed", 1)
     assert other.code == 2
     assert "belongs to another fit: it differs in --seed" in other.err
-    assert call(*arguments).code == 0
+    again = call(*arguments)
+    assert again.code == 0
+    assert f"continuing from {checkpoint}\n" in again.err
     assert model.exists()
 
 
@@ -100,69 +119,53 @@ def test_reader_that_leaves_early_is_no_error(example):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_terminal_without_unicode_gets_plain_bars(shell, example):
-    done = shell("clusters", example.model, PYTHONIOENCODING="ascii")
-    assert done.code == 0, done.err
-    assert "####" in done.out
-    assert "█" not in done.out
-
-
-def test_wrong_usage_is_exit_2_and_json_where_asked(call):
-    done = call("fit", "rows.csv", "--json")
-    assert done.code == 2
-    assert "--constraints" in done.err
-    assert done.json["error"]["type"] == "UsageError"
-    assert "--constraints" in done.json["error"]["message"]
+def test_terminal_without_unicode_gets_plain_bars(example):
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with redirect_stdout(screen), mock.patch.dict(os.environ):
+        assert main(["clusters", str(example.model)]) == 0
+    screen.seek(0)
+    said = screen.read()
+    assert "####" in said
+    assert "█" not in said
 
 
 def test_missing_typer_is_a_sentence_with_the_remedy(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "spherepair.cli.app")
+    monkeypatch.delitem(sys.modules, "spherepair.cli.app", raising=False)
     monkeypatch.setitem(sys.modules, "typer", None)
     assert main(["--version"]) == 2
     assert 'pip install "spherepair[cli]"' in capsys.readouterr().err
 
 
-def test_fault_of_ours_is_not_hidden(monkeypatch, example):
-    def fail(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr("spherepair.cli.check.read_rows", fail)
-    with pytest.raises(ZeroDivisionError):
-        main(["check", str(example.pairs), "--data", str(example.rows)])
-
-
-def test_every_command_has_a_help_of_its_own(call):
-    for name in ("demo", "fit", "predict", "check", "clusters", "datasets"):
-        done = call(name, "--help")
-        assert done.code == 0
-        assert "Example: spherepair " + name in " ".join(done.out.split())
-
-
-def test_datasets_are_listed_for_people_and_machines(call):
-    assert "scikit-learn" in call("datasets").out
-    found = json.loads(call("datasets", "--json").out)["datasets"]
-    digits = next(entry for entry in found if entry["name"] == "digits")
-    assert (digits["rows"], digits["available"]) == (1797, True)
-    assert all(entry["how_to_get"] for entry in found)
-
-
 def test_help_and_unknown_commands_do_not_wait_for_torch():
     script = "import sys; from spherepair.cli import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
     for arguments, code in ((["--help"], 0), (["--version"], 0), (["nonsense"], 2), (["check", "--help"], 0)):
-        done = subprocess.run(
-            [sys.executable, "-c", script, *arguments], capture_output=True, encoding="utf-8", check=True
-        )
-        assert done.stdout.splitlines()[-1] == f"{code} False"
+        assert python(script, *arguments).splitlines()[-1] == f"{code} False"
 
 
-def test_the_list_of_commands_says_what_each_says_of_itself():
-    for name, sentence in COMMANDS.items():
-        module = import_module(f"spherepair.cli.{name}")
-        own = module.app.info.help if name == "bench" else inspect.getdoc(module.command)
-        assert own.split("\n\n")[0] == sentence
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ["PASSIVE", "10000", "1000"]),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "None", "1000"]),
+        ({"GOMP_SPINCOUNT": "7", "MIMALLOC_PURGE_DELAY": "5"}, ["PASSIVE", "7", "5"]),
+    ],
+)
+def test_waiting_threads_soon_sleep_unless_the_user_says_otherwise(given, expected):
+    script = f"import os; from spherepair.cli import main; main([]); print(*map(os.environ.get, {POLICY}))"
+    assert python(script, **given).splitlines()[-1].split() == expected
 
 
-def test_an_interruption_while_a_command_is_loaded_is_a_sentence(monkeypatch, capsys):
-    monkeypatch.setattr("spherepair.cli.app.import_module", mock.Mock(side_effect=KeyboardInterrupt))
-    assert main(["fit", "rows.csv"]) == 130
-    assert capsys.readouterr().err == "interrupted; nothing was written.\n"
+def test_thread_policy_is_set_before_torch_is_loaded():
+    script = (
+        "import os, sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            print('seen', os.environ.get('OMP_WAIT_POLICY'))\n"
+        "            raise SystemExit\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "from spherepair.cli import main\n"
+        "print('before', os.environ.get('OMP_WAIT_POLICY'))\n"
+        "main(['fit', '--help'])\n"
+    )
+    assert python(script).split("\n")[:2] == ["before None", "seen PASSIVE"]

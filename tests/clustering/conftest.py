@@ -7,7 +7,7 @@ import pytest
 
 
 def draw_embedding(n_clusters, *, n_components=20, n_pairs=3000, noise=0.2, n_rows=3000, shares=None, seed=0):
-    """Noisy clusters around orthogonal directions, with random pairs labelled by cluster."""
+    """Noisy clusters around orthogonal directions, with random pairs labeled by cluster."""
     rng = np.random.default_rng(seed)
     if n_clusters <= n_components:
         axes = np.linalg.qr(rng.normal(size=(n_components, n_components)))[0][:n_clusters]

@@ -13,6 +13,7 @@ from spherepair.clustering.pair_counts import (
     count_evidence,
     count_pairs,
     merge_evidence,
+    scan_partitions,
     size_misfit,
 )
 
@@ -136,3 +137,23 @@ def test_more_cannot_links_inside_a_cluster_are_more_evidence_for_two():
     none, few, many = merge_evidence(counts)
     assert none == 0
     assert 0 < few < many
+
+
+def test_pairs_and_tree_speak_for_the_true_number_in_every_resample(embedding):
+    drawn = embedding(6, n_components=10, n_pairs=2000)
+    resamples = np.random.default_rng(1).poisson(1.0, size=(6, len(drawn.pairs.left))).astype(float)
+    scan = scan_partitions(
+        drawn.rows,
+        np.column_stack([drawn.pairs.left, drawn.pairs.right]),
+        is_must_link=drawn.pairs.is_must_link,
+        resamples=resamples,
+        max_clusters=9,
+        rng=np.random.default_rng(0),
+    )
+    assert scan.counted.shape == scan.misfit.shape == scan.gap.shape == (6, 8)
+    assert np.all(scan.merged[:, 4] == 0)
+    assert np.all(scan.merged[:, :4] > 10)
+    assert np.all(np.delete(scan.misfit, 4, axis=1) > scan.misfit[:, 4:5])
+    assert np.median(scan.counted.argmax(axis=1)) == 4
+    assert set(scan.gap.argmax(axis=1)) == {4}
+    assert len(np.unique(scan.counted[:, 4])) == 6

@@ -49,8 +49,8 @@ def test_curve_equals_the_literal_algorithm(ratio):
 def test_a_whole_number_of_pairs_is_not_rounded_up_further(n_pairs, ratio):
     rows = np.random.default_rng(0).normal(size=(2 * n_pairs, 4))
     left, right = np.arange(n_pairs), np.arange(n_pairs, 2 * n_pairs)
-    centred = rows - rows.mean(axis=0)
-    unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    centered = rows - rows.mean(axis=0)
+    unit = centered / np.linalg.norm(centered, axis=1, keepdims=True)
     angles = np.sort(np.arccos((unit[left] * unit[right]).sum(axis=1)))
     curve = tail_angles(rows, left, right=right, tail_ratios=(ratio,)).curves[0]
     assert curve[-1] == pytest.approx(angles[: round(n_pairs * ratio)].mean())

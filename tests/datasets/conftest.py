@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spherepair.datasets import locating
+from spherepair.datasets import catalog
 
 
 @pytest.fixture(autouse=True)
@@ -11,7 +11,7 @@ def empty_machine(tmp_path, monkeypatch):
     """No data anywhere: what a test loads is what it wrote itself. Returns the cache folder."""
     monkeypatch.delenv("SPHEREPAIR_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(locating, "SYSTEM_FOLDER", tmp_path / "system")
+    monkeypatch.setattr(catalog, "SYSTEM_FOLDER", tmp_path / "system")
     return tmp_path / "cache" / "spherepair"
 
 

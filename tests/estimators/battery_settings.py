@@ -11,8 +11,8 @@ from typing import Any
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from spherepair import Constraints
-from spherepair.estimators.loading import ESTIMATORS
+from spherepair import Constraints, Schedule
+from spherepair.estimators import ESTIMATORS
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.pretraining import JointPretraining
 
@@ -26,7 +26,7 @@ QUICK: dict[str, Any] = {
 }
 SHORT = {"pretraining": JointPretraining(epochs=2, min_steps=2)}
 TINY: dict[str, dict[str, Any]] = {
-    "SpherePair": {**SHORT, "min_steps": 2},
+    "SpherePair": {**SHORT, "schedule": Schedule(min_steps=2)},
     "VanillaDCC": {},
     "VolMaxDCC": {"volume_rows": 50, "batch_size": 256},
     "CIDEC": SHORT,

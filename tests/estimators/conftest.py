@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
-from spherepair import Constraints, SpherePair
+from spherepair import Constraints, Schedule, SpherePair
 from spherepair.training.pretraining import JointPretraining
 
 #: Enough training for blobs, a fraction of a second.
@@ -15,7 +15,7 @@ QUICK = {
     "hidden_dims": (32,),
     "pretraining": JointPretraining(epochs=2, min_steps=2),
     "max_epochs": 8,
-    "min_steps": 4,
+    "schedule": Schedule(min_steps=4),
     "random_state": 0,
     "progress": False,
 }

@@ -1,4 +1,4 @@
-"""Notices what would make the host wait for a GPU, on a processor."""
+"""Notices on a CPU what would make the host wait for a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAITING = {
     aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten._unique2, aten.unique_dim,
     aten.unique_consecutive, aten.equal, aten.bincount, aten.repeat_interleave, aten.allclose,
 }  # fmt: skip
-#: Likewise, of tensors on a GPU; those of a processor hand out what they have without being dispatched.
+#: The same for tensors on a GPU; tensors on a CPU return their values without being dispatched.
 WAITING_METHODS = ("cpu", "numpy", "tolist", "item")
 
 

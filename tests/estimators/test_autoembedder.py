@@ -14,7 +14,7 @@ from spherepair.baselines import AutoEmbedder
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators.autoembedder import AutoEmbedderObjective
 from spherepair.metrics import clustering_accuracy
-from spherepair.networks.twin import build_twin
+from spherepair.networks.baseline_networks import build_twin
 from spherepair.training.batches import Batch
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 
@@ -113,14 +113,14 @@ def test_pairs_are_turned_round_alike_in_every_fit_and_about_half_of_them(X: Any
     """Lists of pairs often have the smaller position first: each branch would see its own rows."""
     seen = []
 
-    def look(self: Any, job: Any, stage: str) -> Any:
-        sweeps = original(self, job, stage)
-        seen.append(sweeps[0].pairs.left.numpy())
-        return sweeps
+    def look(self: Any, job: Any, stage: Any) -> Any:
+        plan = original(self, job, stage)
+        seen.append(plan.batches[0].pairs.left.numpy())
+        return plan
 
-    original = AutoEmbedder._sweeps
+    original = AutoEmbedder._plan
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AutoEmbedder, "_sweeps", look)
+        patch.setattr(AutoEmbedder, "_plan", look)
         for _ in range(2):
             AutoEmbedder(3, **QUICK).fit(X, constraints=pairs)
     assert np.array_equal(*seen)

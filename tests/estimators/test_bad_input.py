@@ -219,23 +219,16 @@ def test_contradictions_are_raised_with_the_chain(make: Any, X: Any, contradicti
 
 
 @pytest.mark.filterwarnings("ignore::spherepair.errors.ConstraintWarning")
-@pytest.mark.parametrize("where", ["constructor", "fit"])
 @pytest.mark.parametrize(("policy", "n_kept"), [("drop", 4), ("keep", 5)])
 def test_contradictions_can_be_dropped_or_kept(
-    where: str, policy: str, n_kept: int, make: Any, X: Any, contradiction: Any
+    policy: str, n_kept: int, make: Any, X: Any, contradiction: Any
 ) -> None:
-    if where == "constructor":
-        model = make(on_conflict=policy).fit(X, constraints=contradiction)
-    else:
-        model = make().fit(X, constraints=contradiction, on_conflict=policy)
+    model = make().fit(X, constraints=contradiction, on_conflict=policy)
     assert len(model.constraints_) == n_kept
     assert model.labels_.shape == (120,)
 
 
-@pytest.mark.filterwarnings("ignore::spherepair.errors.ConstraintWarning")
-def test_the_argument_of_fit_overrides_the_constructor(make: Any, X: Any, contradiction: Any) -> None:
-    with pytest.raises(ConflictError):
-        make(on_conflict="keep").fit(X, constraints=contradiction, on_conflict="raise")
+def test_an_unknown_policy_is_named(make: Any, X: Any, contradiction: Any) -> None:
     with pytest.raises(InvalidParameterError, match="on_conflict must be one of"):
         make().fit(X, constraints=contradiction, on_conflict="ignore")
 

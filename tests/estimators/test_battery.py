@@ -17,8 +17,7 @@ from tests.estimators.battery_settings import EXPECTED_FAILURES, LEARNING, TINY,
 from tests.estimators.never_waits import NeverWaits
 
 from spherepair import Constraints, baselines, load
-from spherepair.clustering.kmeans import kmeans
-from spherepair.clustering.neighbors import nearest_neighbors
+from spherepair.clustering.assigners import kmeans
 from spherepair.errors import (
     ConflictError,
     ConstraintWarning,
@@ -26,13 +25,14 @@ from spherepair.errors import (
     InvalidDataError,
     InvalidParameterError,
 )
-from spherepair.estimators import neighbor_term, pseudo_pairs
-from spherepair.estimators.assigning import AssigningClusterer
-from spherepair.estimators.embedding import EmbeddingClusterer
-from spherepair.estimators.loading import ESTIMATORS
+from spherepair.estimators import ESTIMATORS
+from spherepair.estimators.embed_then_cluster import EmbeddingClusterer
+from spherepair.estimators.end_to_end import AssigningClusterer
+from spherepair.terms import row_terms
+from spherepair.terms.row_terms import nearest_neighbors
 from spherepair.training import engine
 from spherepair.training.batches import Batches
-from spherepair.training.stopping import PaperRule, StableLabels
+from spherepair.training.optimization import PaperRule, StableLabels
 
 every_method = pytest.mark.parametrize("name", ESTIMATORS)
 
@@ -67,18 +67,19 @@ def test_nothing_in_an_epoch_waits_for_the_device(
 ) -> None:
     n_steps, n_starts, n_looks = Counter(), Counter(), Counter()
 
-    class Watched(engine._AutogradStep):
-        def __call__(self) -> None:
-            n_steps.update([self._batches.part])
+    class Watched(engine._EagerPart):
+        def step(self) -> None:
+            n_steps.update([self.batches.part])
             with NeverWaits():
-                super().__call__()
+                super().step()
 
     def plan(self: Any, epoch: int, plan: Any = Batches.plan) -> None:
         with NeverWaits():
             plan(self, epoch)
 
-    def build_objective(self: Any, job: Any, build: Any = ESTIMATORS[name]._build_objective) -> Any:
-        objective = build(self, job)
+    def watch(self: Any, job: Any, stage: Any, build: Any = ESTIMATORS[name]._plan) -> Any:
+        found = build(self, job, stage)
+        objective = found.objective
         start = objective.on_epoch_start
 
         def watched(epoch: int, state: Any) -> None:
@@ -87,21 +88,21 @@ def test_nothing_in_an_epoch_waits_for_the_device(
                 start(epoch, state)
 
         objective.on_epoch_start = watched
-        return objective
+        return found
 
-    monkeypatch.setattr(engine, "_AutogradStep", Watched)
+    monkeypatch.setattr(engine, "_EagerPart", Watched)
     monkeypatch.setattr(Batches, "plan", plan)
-    monkeypatch.setattr(ESTIMATORS[name], "_build_objective", build_objective)
-    for module, function in ((pseudo_pairs, kmeans), (neighbor_term, nearest_neighbors)):
+    monkeypatch.setattr(ESTIMATORS[name], "_plan", watch)
+    for function in (kmeans, nearest_neighbors):
 
         def look(*args: Any, function: Any = function, **options: Any) -> Any:
             n_looks.update([function.__name__])
             return function(*args, **options)
 
-        monkeypatch.setattr(module, function.__name__, look)
-    monkeypatch.setattr(pseudo_pairs, "EVERY", 2)
+        monkeypatch.setattr(row_terms, function.__name__, look)
+    monkeypatch.setattr(row_terms, "EVERY", 2)
     monkeypatch.setattr("spherepair.estimators.spherepair.FIRST_EPOCH", 1)
-    monkeypatch.setattr(neighbor_term, "MOST_ROWS", len(X) // 2)
+    monkeypatch.setattr(row_terms, "MAX_ROWS", len(X) // 2)
     model = build(name).fit(X, constraints=pairs)
     model.refine(Constraints.from_pairs(must_link=[(0, 1)]), on_conflict="drop")
     assert n_steps
@@ -246,7 +247,6 @@ BAD_PARAMETERS = [
     {"hidden_dims": "huge"},
     {"scaling": "log"},
     {"stopping": "never"},
-    {"on_conflict": "shrug"},
     {"device": "abacus"},
     {"precision": "float8"},
 ]

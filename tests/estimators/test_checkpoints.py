@@ -11,18 +11,18 @@ import pytest
 import torch
 
 import spherepair
-from spherepair import Constraints, SpherePair
+from spherepair import Constraints, Schedule, SpherePair, Terms
 from spherepair.errors import ModelFileError
 from spherepair.persistence import read_tensor_file, write_tensor_file
-from spherepair.training.checkpoint import CHECKPOINT_FILE
+from spherepair.training.optimization import PaperRule, SettledRule
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
-from spherepair.training.stopping import PaperRule, SettledRule
+from spherepair.training.session import CHECKPOINT_FILE
 
 #: Fits in another process, and stops for good in the given epoch of the given stage.
 FIT_AND_HANG = """
 import sys, time
 import numpy as np
-from spherepair import Constraints, SpherePair
+from spherepair import Constraints, Schedule, SpherePair
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 folder, stage, epoch, parameters = sys.argv[1], sys.argv[2], int(sys.argv[3]), eval(sys.argv[4])
 
@@ -42,7 +42,7 @@ JOINT = {
     "hidden_dims": (16, 8),
     "pretraining": JointPretraining(epochs=6, min_steps=1),
     "max_epochs": 8,
-    "min_steps": 4,
+    "schedule": Schedule(min_steps=4),
     "random_state": 0,
 }
 STACKED = JOINT | {"pretraining": StackedPretraining(layer_epochs=3, epochs=3)}
@@ -128,8 +128,8 @@ def test_an_interrupted_fit_loses_one_epoch_at_most(stop: Any, X: Any, pairs: An
     everything, first, rest = Recorder(), Recorder(stop), Recorder()
     whole = SpherePair(progress=everything, **STACKED).fit(X, constraints=pairs)
     with pytest.raises(KeyboardInterrupt):
-        SpherePair(progress=first, checkpoint=tmp_path, **STACKED).fit(X, constraints=pairs)
-    resumed = SpherePair(progress=rest, checkpoint=tmp_path, **STACKED).fit(X, constraints=pairs)
+        SpherePair(progress=first, **STACKED).fit(X, constraints=pairs, checkpoint=tmp_path)
+    resumed = SpherePair(progress=rest, **STACKED).fit(X, constraints=pairs, checkpoint=tmp_path)
     assert first.seen[:-1] + rest.seen == everything.seen
     _assert_same(resumed, whole)
 
@@ -176,9 +176,9 @@ def test_a_checkpoint_with_something_this_code_does_not_know_is_refused(
             X, constraints=pairs, checkpoint=tmp_path
         )
     manifest, tensors = read_tensor_file(tmp_path / CHECKPOINT_FILE)
-    tensors["objective.something"] = tensors.pop("objective.average.average_0")
+    tensors["objective.something"] = tensors.pop("objective.ema.average_0")
     write_tensor_file(tmp_path / CHECKPOINT_FILE, manifest, tensors)
-    with pytest.raises(ModelFileError, match=r"keeps something; .* remove this one"):
+    with pytest.raises(ModelFileError, match=r"stores something; .* remove this one"):
         SpherePair(**EVERYTHING).fit(X, constraints=pairs, checkpoint=tmp_path)
 
 
@@ -187,7 +187,7 @@ def test_a_checkpoint_holds_what_the_terms_have_seen(X: Any, pairs: Any, tmp_pat
     tensors = read_tensor_file(tmp_path / CHECKPOINT_FILE)[1]
     names = {name for name in tensors if name.startswith("objective.")}
     assert {f"objective.further.{name}" for name in ("neighbors.table", "pseudo_pairs.labels")} < names
-    assert "objective.average.average_0" in names
+    assert "objective.ema.average_0" in names
     assert not any("network" in name for name in names)
     table = tensors["objective.further.neighbors.table"]
     assert (table[:, 1:] != table[:, :1]).all()
@@ -202,9 +202,10 @@ def test_a_fit_may_be_interrupted_again_and_again(X: Any, pairs: Any, tmp_path: 
 
 
 def test_a_finished_fit_is_not_trained_again(X: Any, pairs: Any, tmp_path: Path) -> None:
-    whole = SpherePair(checkpoint=tmp_path, **JOINT).fit(X, constraints=pairs)
+    whole = SpherePair(**JOINT).fit(X, constraints=pairs, checkpoint=tmp_path)
     again = Recorder()
-    _assert_same(SpherePair(checkpoint=tmp_path, progress=again, **JOINT).fit(X, constraints=pairs), whole)
+    resumed = SpherePair(progress=again, **JOINT).fit(X, constraints=pairs, checkpoint=tmp_path)
+    _assert_same(resumed, whole)
     assert again.seen == []
 
 
@@ -265,10 +266,10 @@ def test_a_checkpoint_is_one_file(interrupted: Path) -> None:
         ("hidden_dims", (16, 9)),
         ("random_state", 1),
         ("n_clusters", 4),
-        ("must_link_weight", 2.0),
-        ("neighbor_weight", 0.1),
-        ("pseudo_pair_weight", 0.0),
-        ("averaging", False),
+        ("terms", Terms(must_link_weight=2.0)),
+        ("terms", Terms(neighbor_weight=0.1)),
+        ("terms", Terms(pseudo_pair_weight=0.0)),
+        ("schedule", Schedule(min_steps=4, ema=False)),
     ],
 )
 def test_other_parameters_are_named(name: str, value: Any, interrupted: Path, X: Any, pairs: Any) -> None:

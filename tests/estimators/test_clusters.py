@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,8 @@ from sklearn.cluster import DBSCAN, AgglomerativeClustering
 from sklearn.mixture import GaussianMixture
 
 from spherepair import Constraints, SpherePair
-from spherepair.errors import InvalidParameterError
-from spherepair.estimators import embedding
+from spherepair.errors import ConstraintWarning, InvalidParameterError
+from spherepair.estimators import embed_then_cluster
 
 
 def test_kmeans_predicts_the_labels_of_training_rows(fitted: SpherePair, X: Any) -> None:
@@ -34,10 +36,11 @@ def test_probabilities_do_not_depend_on_blocks_of_rows(
     offsets = fitted.embedding_ - fitted.cluster_centers_[fitted.labels_]
     assert fitted._cloud_variance() == pytest.approx(np.square(offsets).mean(), rel=1e-5)
     expected = fitted.predict_proba(X)
-    monkeypatch.setattr(embedding, "VARIANCE_ROWS", 7)
+    monkeypatch.setattr(embed_then_cluster, "VARIANCE_ROWS", 7)
     np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:the answers prove at least 3 groups")
 @pytest.mark.parametrize("n_clusters", [1, 2, 3, 5])
 def test_ward_labels_are_the_cut_of_the_tree(n_clusters: int, make: Any, X: Any, pairs: Any) -> None:
     model = make(n_clusters, clustering="ward").fit(X, constraints=pairs)
@@ -76,7 +79,7 @@ def test_noise_of_dbscan_is_kept_and_new_rows_get_a_cluster(make: Any, X: Any, p
 
 
 def test_noise_alone_is_an_error(make: Any, X: Any, pairs: Any) -> None:
-    with pytest.raises(InvalidParameterError, match="every row into noise"):
+    with pytest.raises(InvalidParameterError, match="every row as noise"):
         make(3, clustering=DBSCAN(eps=1e-12, min_samples=50)).fit(X, constraints=pairs)
 
 
@@ -105,6 +108,7 @@ def test_score_pairs_takes_contradictions_as_they_are(fitted: SpherePair) -> Non
     assert fitted.score_pairs(both) == 0.5
 
 
+@pytest.mark.filterwarnings("ignore:the answers prove at least 3 groups")
 def test_one_cluster_is_allowed(make: Any, X: Any, pairs: Any) -> None:
     model = make(1).fit(X, constraints=pairs)
     assert set(model.labels_) == {0}
@@ -116,3 +120,53 @@ def test_as_many_clusters_as_rows_are_allowed(make: Any) -> None:
     with pytest.warns(match="cannot-links"):
         model = make(12).fit(X, constraints=pairs)
     assert model.predict(X).max() < 12
+
+
+def a_large_class_and_two_small_ones() -> tuple[Any, Any]:
+    """Unit vectors: a class along the equator, and two of few rows on either side of a pole."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [2000, 20, 20])
+    longitude = np.where(y == 0, rng.uniform(-0.9, 0.9, len(y)), np.pi * (y - 1))
+    latitude = np.where(y == 0, 0.0, 1.2) + 0.03 * rng.normal(size=len(y))
+    east, north = np.cos(latitude) * [np.cos(longitude), np.sin(longitude)], np.sin(latitude)
+    return np.column_stack([*east, north]).astype(np.float32), y
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_kmeans_starts_from_groups_that_the_pairs_prove(fitted: SpherePair, is_known: bool) -> None:
+    """Without them k-means cuts the large class in two and merges the small ones."""
+    embedding, y = a_large_class_and_two_small_ones()
+    labeled = np.where(np.arange(len(y)) % 5 == 0, y, -1)
+    pairs = Constraints.from_groups(
+        labeled if is_known else np.where(labeled == 2, -1, labeled), random_state=0
+    )
+    model = copy.copy(fitted).set_params(n_clusters=3)
+    found, number = model._cluster(SimpleNamespace(pairs=pairs), embedding)  # type: ignore[arg-type]
+    assert number is None
+    assert _same_partition(found.labels, y) is is_known
+
+
+def test_kmeans_starts_anew_where_few_rows_in_pairs_are_in_the_groups(fitted: SpherePair) -> None:
+    embedding, _ = a_large_class_and_two_small_ones()
+    groups = [(0, 2000), (0, 2020), (2000, 2020)]
+    lone = [(row, 2000) for row in range(1, 20)]
+    proof = [Constraints.from_pairs(cannot_link=pairs) for pairs in (groups, [*groups, *lone])]
+    starts = [fitted._proved_centers(embedding, pairs, 3) for pairs in proof]
+    np.testing.assert_allclose(starts[0], embedding[[0, 2000, 2020]], atol=1e-6)
+    assert starts[1] is None
+    assert fitted._proved_centers(embedding, proof[0], 4) is None
+
+
+def test_fewer_clusters_than_the_pairs_prove_are_warned_about(make: Any, X: Any) -> None:
+    pairs = Constraints.from_pairs(
+        must_link=[(0, 1)], cannot_link=[(0, 2), (1, 3), (2, 3), (4, 0), (4, 2), (4, 3), (9, 8)]
+    )
+    with pytest.warns(ConstraintWarning, match=r"the answers prove at least 4 groups: rows 0, 2, 3, 4 all"):
+        model = make(3, max_epochs=1, batch_size=8).fit(X, constraints=pairs)
+    with pytest.warns(ConstraintWarning, match=r"at least 5 groups.*but n_clusters is 3"):
+        model.refine(Constraints.from_pairs(cannot_link=[(7, row) for row in (0, 2, 3, 4)]))
+    for n_clusters in (4, "auto"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            make(n_clusters, max_epochs=1, batch_size=8).fit(X, constraints=pairs)
+        assert not [w for w in caught if "prove" in str(w.message)]

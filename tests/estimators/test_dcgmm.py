@@ -18,18 +18,18 @@ from torch.distributions import Independent, Normal, kl_divergence
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair import Constraints
+from spherepair.accel import compiled
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators import dcgmm
-from spherepair.estimators.base import Job
 from spherepair.estimators.dcgmm import DCGMM, DCGMMObjective
+from spherepair.estimators.job import Job
 from spherepair.estimators.mixture_start import AutoencodingObjective, fit_mixture, pixel_ceiling
 from spherepair.metrics import clustering_accuracy
-from spherepair.networks.mixture import MixtureVAE
+from spherepair.networks.baseline_networks import MixtureVAE
 from spherepair.training.batches import Batch
 from spherepair.training.hardware import Hardware
-from spherepair.training.optimizers import Adam
-from spherepair.training.rows import ResidentRows
-from spherepair.training.scaling import Scaling
+from spherepair.training.optimization import Adam
+from spherepair.training.rows import ResidentRows, Scaling
 
 CPU = Hardware(torch.device("cpu"), "float32")
 K, D, FEATURES = 3, 2, 4
@@ -158,26 +158,12 @@ def fail_on_log(name: str) -> Iterator[None]:
 def test_compiled_terms_are_the_same(is_bernoulli, part, monkeypatch):
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     plain = make_objective(is_bernoulli=is_bernoulli)
-    kept = plain.network, plain._rows, CPU
-    fused = DCGMMObjective(*kept, pair_weight=WEIGHT, compiles=True)
+    fused = DCGMMObjective(plain.network, plain._rows, CPU, pair_weight=WEIGHT)
+    fused.pure_functions = type(fused.pure_functions)(*map(compiled, fused.pure_functions))
     batch = make_batch(0, 6, [], part) if part == "rows" else make_batch(3, 0, [True, False, True], part)
-    with fail_on_log("spherepair.training.compiling"):
+    with fail_on_log(compiled.__module__):
         found = sum(terms(fused, batch).values())
     assert_same_loss_and_gradients(plain, found, sum(terms(plain, batch).values()))
-
-
-def test_only_long_trainings_on_a_gpu_wait_for_the_compiler(monkeypatch):
-    made = []
-    monkeypatch.setattr("spherepair.estimators.dcgmm.compiled", made.append)
-    monkeypatch.setattr(DCGMM, "__sklearn_is_fitted__", lambda model: model.max_epochs == 20_000)
-    job = make_job(1_000, 600)
-    job.network = make_network()
-    for device, epochs in (("cpu", 10_000), ("cuda", 100), ("cuda", 20_000), ("cuda", 10_000)):
-        model = DCGMM(5, max_epochs=epochs)
-        model._hardware = Hardware(torch.device(device), "float32")
-        assert made == []
-        model._build_objective(job)
-    assert len(made) == 3
 
 
 def test_without_pairs_an_epoch_is_rows_only(X):
@@ -253,7 +239,7 @@ def test_pretraining_is_a_plain_autoencoder_of_the_mean():
     trained = {id(p) for group, _ in objective.parameter_groups() for p in group}
     assert id(network.centers) not in trained
     optimizer = Adam(objective.parameter_groups(), torch.device("cpu"))
-    optimizer.set_rate(0.1)
+    optimizer.start_epoch(0.1)
     before = network.encoder[-1].weight.detach().clone()
     objective.terms(batch)["reconstruction"].backward()
     optimizer.step()
@@ -269,7 +255,7 @@ def make_job(n_rows: int, n_pairs: int) -> Job:
 
 
 def test_an_epoch_has_all_whole_batches_of_rows_and_half_of_the_pairs():
-    rows, pairs = DCGMM(5)._sweeps(make_job(1_000, 600), "pairs")
+    rows, pairs = DCGMM(5)._batches(make_job(1_000, 600), "pairs")
     assert (rows.rows_per_step, rows.n_steps) == (128, 7)
     assert (pairs.pairs_per_step, pairs.n_steps) == (64, 4)
     shown = []
@@ -282,7 +268,7 @@ def test_an_epoch_has_all_whole_batches_of_rows_and_half_of_the_pairs():
 
 
 def test_fewer_pairs_than_a_batch_are_all_shown():
-    _, pairs = DCGMM(5)._sweeps(make_job(100, 10), "pairs")
+    _, pairs = DCGMM(5)._batches(make_job(100, 10), "pairs")
     pairs.start_epoch(0)
     assert float(pairs.next().pair_weight.sum()) == 10
 

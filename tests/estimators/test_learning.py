@@ -12,14 +12,13 @@ from sklearn import datasets
 from sklearn.cluster import KMeans
 from sklearn.model_selection import train_test_split
 
-from spherepair import Constraints, SpherePair
+from spherepair import Constraints, Schedule, SpherePair
 from spherepair.errors import TrainingDivergedError
-from spherepair.estimators.base import Job
+from spherepair.estimators.job import FIT, Job
 from spherepair.metrics import clustering_accuracy
 from spherepair.theory import minimal_omega
 from spherepair.training.pretraining import JointPretraining
-from spherepair.training.rows import ResidentRows
-from spherepair.training.scaling import Scaling
+from spherepair.training.rows import ResidentRows, Scaling
 
 MODEST = {
     "hidden_dims": (64, 64),
@@ -140,7 +139,7 @@ def test_contradictory_pairs_that_are_kept_do_not_stop_training() -> None:
     flipped = clean.is_must_link.copy()
     flipped[:20] = ~flipped[:20]
     noisy = Constraints.from_arrays(clean.left, clean.right, flipped)
-    model = SpherePair(3, on_conflict="keep", **MODEST).fit(X, constraints=noisy)
+    model = SpherePair(3, **MODEST).fit(X, constraints=noisy, on_conflict="keep")
     assert clustering_accuracy(y, model.labels_) > 0.85
 
 
@@ -152,7 +151,7 @@ def test_no_step_is_left_without_pairs_and_none_is_shown_more_often(n_pairs: int
     every = Constraints.from_labels(y, n_pairs, random_state=0)
     rows = ResidentRows(torch.zeros(400, 2), Scaling.identity())
     job = Job(rows, every, None, SimpleNamespace(seed=0))
-    (batches,) = SpherePair()._sweeps(job, "pairs")
+    batches = SpherePair()._batches(job, FIT, neighbor_table=None)
     batches.start_epoch(0)
     real = [float((batches.next().pair_weight > 0).sum()) for _ in range(batches.n_steps)]
     assert min(real) > 0
@@ -163,7 +162,8 @@ def test_no_step_is_left_without_pairs_and_none_is_shown_more_often(n_pairs: int
 def test_embeddings_that_are_not_finite_are_never_clustered(monkeypatch):
     X, y = datasets.make_blobs(60, centers=2, random_state=0)
     pairs = Constraints.from_labels(y, 300, random_state=0)
-    model = SpherePair(2, hidden_dims=(8,), pretraining=None, max_epochs=1, min_steps=1, random_state=0)
+    schedule = Schedule(min_steps=1)
+    model = SpherePair(2, hidden_dims=(8,), pretraining=None, max_epochs=1, schedule=schedule, random_state=0)
     monkeypatch.setattr(model, "_embed", lambda network, x: torch.full((len(x), 2), torch.nan))
     with pytest.raises(TrainingDivergedError, match="last step"):
         model.fit(X, constraints=pairs)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,10 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from spherepair import SpherePair
+from spherepair import Schedule, SpherePair, Terms
 from spherepair.baselines import AutoEmbedder
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
-from spherepair.training.stopping import StableLabels
+from spherepair.training.optimization import StableLabels
 
 
 def test_more_clusters_than_rows_are_refused(make: Any, X: Any, pairs: Any) -> None:
@@ -27,26 +28,48 @@ INVALID = {
     "pretraining": ["stack", 3, True],
     "scaling": ["minmax", None],
     "clustering": ["dbscan", 3, KMeans],
-    "must_link_weight": [0, -1.0, "balanced", None, np.nan],
-    "neighbor_weight": [-0.1, None, np.nan],
-    "pseudo_pair_weight": [-0.1, "auto"],
-    "entailed_weight": [-0.1, None, np.nan],
-    "averaging": ["yes", 0.5],
+    "terms": ["all", 0.2, {"neighbor_weight": 0.0}, Terms],
     "tail_ratio": [0.0, 1.0, -0.5],
     "batch_size": [0, 2.5, "auto"],
-    "reconstruction_rows": [0, "some"],
     "max_epochs": [0, 1.5],
-    "min_steps": [0],
+    "schedule": ["paper", 20, {"min_steps": 1}],
     "learning_rate": [0.0, -1e-3, np.inf],
     "stopping": ["never", 5, object()],
     "encoder": ["mlp", 3],
-    "on_conflict": ["ignore", None],
-    "checkpoint": [7],
     "device": ["gpu", 3.5],
     "precision": ["float16", None],
     "random_state": ["zero", -1],
     "progress": ["always", 2.5],
 }
+
+
+INVALID_FIELDS = {
+    (Terms, "must_link_weight"): [0, -1.0, "balanced", None, np.nan, np.inf, True],
+    (Terms, "neighbor_weight"): [-0.1, None, np.nan, "auto"],
+    (Terms, "pseudo_pair_weight"): [-0.1, "auto", np.inf],
+    (Schedule, "min_steps"): [0, 2.5, None, True],
+    (Schedule, "reconstruction_rows"): [0, "some", 1.5, None],
+    (Schedule, "ema"): ["yes", 0.5, None],
+}
+
+
+def test_every_field_of_the_settings_is_tried_with_invalid_values() -> None:
+    assert {(kind, field.name) for kind in (Terms, Schedule) for field in fields(kind)} == set(INVALID_FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [(kind, name, value) for (kind, name), values in INVALID_FIELDS.items() for value in values],
+)
+def test_an_invalid_field_of_the_settings_is_named(kind: Any, name: str, value: Any) -> None:
+    wanted = rf"^{kind.__name__}: {name} must be .*, got .* instead\.$"
+    with pytest.raises(InvalidParameterError, match=wanted):
+        kind(**{name: value})
+
+
+def test_settings_take_numbers_of_numpy() -> None:
+    assert Terms(must_link_weight=np.float32(2), neighbor_weight=np.int64(0)).must_link_weight == 2.0
+    assert Schedule(min_steps=np.int32(3), ema=np.bool_(True)).min_steps == 3
 
 
 def test_every_parameter_is_tried_with_invalid_values() -> None:

@@ -4,16 +4,19 @@ import copy
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spherepair import Constraints, SpherePair, load
+from spherepair import Constraints, Schedule, SpherePair, load
 from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
-from spherepair.estimators.spherepair_objective import SemiSupervisedObjective
+from spherepair.estimators.job import FIT, Job, Refinement, Stage
 from spherepair.metrics import clustering_accuracy
+from spherepair.terms.objective import SemiSupervisedObjective
 from spherepair.training import engine
+from spherepair.training.rows import open_rows
 from spherepair.training.session import Session
 
 
@@ -38,7 +41,7 @@ def test_refine_satisfies_new_pairs_and_keeps_the_old(make: Any, X: Any, y: Any)
     inside = np.flatnonzero(finer >= 2)
     local = Constraints.from_labels(finer[inside], 200, random_state=1)
     new = Constraints.from_arrays(inside[local.left], inside[local.right], local.is_must_link)
-    model = make(4, max_epochs=300, min_steps=20, hidden_dims=(64,)).fit(X, constraints=old)
+    model = make(4, max_epochs=300, schedule=None, hidden_dims=(64,)).fit(X, constraints=old)
     before, n_epochs = model.score_pairs(new), len(model.history_)
     model.refine(new)
     assert model.score_pairs(new) > max(0.9, before)
@@ -55,11 +58,11 @@ def test_refine_shows_the_network_a_tenth_of_what_fit_shows(monkeypatch: pytest.
     shown: Counter[str] = Counter()
 
     def count(self: Any, epoch: int) -> None:  # instead of training
-        batches = self._batches
+        batches = self.batches
         shown[stage[-1]] += batches.n_steps * (2 * batches.pairs_per_step + batches.rows_per_step)
 
     stage = ["fit"]
-    monkeypatch.setattr(engine._Sweep, "run", count)
+    monkeypatch.setattr(engine._EagerPart, "run", count)
     monkeypatch.setattr(SemiSupervisedObjective, "on_epoch_start", lambda *args: None)
     monkeypatch.setattr(SpherePair, "score_pairs", lambda *args: 0.95)
     model = SpherePair(10, hidden_dims=(8,), random_state=0, progress=False, device="cpu")
@@ -94,13 +97,21 @@ def test_refine_is_much_shorter_than_fit(trained: SpherePair, pairs: Any) -> Non
 def test_refinements_have_fewer_epochs_where_pairs_are_many_or_right(
     n_pairs: int, wrong: float, max_epochs: int, n_epochs: int
 ) -> None:
-    assert SpherePair(10, max_epochs=max_epochs)._refine_epochs(n_pairs, wrong) == n_epochs
+    job, stage = SimpleNamespace(pairs=range(n_pairs)), Stage("refining", Refinement(wrong, np.eye(10)))
+    assert SpherePair(10, max_epochs=max_epochs)._max_epochs(job, stage) == n_epochs
 
 
 @pytest.mark.parametrize(("wrong", "factor"), [(0.0, 0.3), (0.1, 0.3), (0.2, 0.6), (1 / 3, 1.0), (0.9, 1.0)])
-def test_the_more_of_the_new_pairs_is_wrong_the_larger_the_steps(wrong: float, factor: float) -> None:
-    model = SpherePair(10, learning_rate=0.01)
-    assert model._refine_recipe(wrong) == replace(model._recipe(), learning_rate=pytest.approx(0.01 * factor))
+def test_the_more_of_the_new_pairs_is_wrong_the_larger_the_steps(
+    wrong: float, factor: float, fitted: SpherePair, X: Any, pairs: Any
+) -> None:
+    session = SimpleNamespace(seed=0, hardware=fitted._hardware)
+    job = Job(open_rows(X, fitted._scaling, fitted._hardware.device), pairs, fitted.network_, session)
+    fit, refining = (
+        fitted._plan(job, stage).recipe
+        for stage in (FIT, Stage("refining", Refinement(wrong, fitted.cluster_centers_)))
+    )
+    assert refining == replace(fit, learning_rate=pytest.approx(factor * fit.learning_rate))
 
 
 def test_rate_and_epochs_of_a_refinement_follow_from_what_is_new_and_wrong(
@@ -110,12 +121,12 @@ def test_rate_and_epochs_of_a_refinement_follow_from_what_is_new_and_wrong(
     epochs: list[int] = []
     run_stage = Session.run_stage
 
-    def spy(self: Session, *args: Any, **kwargs: Any) -> None:
-        rates.append(kwargs["recipe"].learning_rate / trained.learning_rate)
+    def spy(self: Session, plan: Any, **kwargs: Any) -> None:
+        rates.append(plan.recipe.learning_rate / trained.learning_rate)
         epochs.append(kwargs["max_epochs"])
-        run_stage(self, *args, **kwargs)
+        run_stage(self, plan, **kwargs)
 
-    trained.min_steps = 20
+    trained.set_params(schedule=Schedule(min_steps=20))
 
     monkeypatch.setattr(Session, "run_stage", spy)
     right = Constraints.from_labels(y, 60, random_state=5) - pairs
@@ -152,7 +163,8 @@ def test_a_loaded_model_needs_the_rows_and_refines_alike(
     more = Constraints.from_labels(y, 50, random_state=9)
     trained.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
-    with pytest.raises(InvalidDataError, match=r"refine\(constraints, X\)"):
+    wanted = r"a loaded model needs the original rows in the same order: refine\(constraints, X\)"
+    with pytest.raises(InvalidDataError, match=wanted):
         loaded.refine(more)
     with pytest.raises(InvalidDataError, match="X has 100 rows, but the model was fitted on 120"):
         loaded.refine(more, X[:100])

@@ -17,11 +17,12 @@ from scipy import sparse
 from sklearn.cluster import AgglomerativeClustering
 
 import spherepair
-from spherepair import Constraints, SpherePair, load, persistence
+from spherepair import Constraints, Schedule, SpherePair, Terms, load, persistence
+from spherepair.baselines import CIDEC
 from spherepair.errors import ConstraintWarning, InvalidParameterError, ModelFileError, SpherePairWarning
 from spherepair.persistence import FORMAT_VERSION, _json_digest
+from spherepair.training.optimization import SettledRule
 from spherepair.training.pretraining import JointPretraining
-from spherepair.training.stopping import SettledRule
 
 PREDICT_ELSEWHERE = """
 import sys
@@ -97,10 +98,14 @@ def test_the_inferred_number_of_clusters_is_kept(make: Any, X: Any, pairs: Any, 
 
 def test_settings_objects_survive(make: Any, X: Any, pairs: Any, tmp_path: Path) -> None:
     rule, pretraining = SettledRule(min_epochs=3), JointPretraining(epochs=1, min_steps=1)
-    model = make(stopping=rule, pretraining=pretraining, hidden_dims=[16]).fit(X, constraints=pairs)
+    terms = Terms(must_link_weight=np.float32(2), neighbor_weight=0.1)
+    schedule = Schedule(min_steps=np.int64(3), reconstruction_rows="all", ema=False)
+    settings = {"stopping": rule, "pretraining": pretraining, "terms": terms, "schedule": schedule}
+    model = make(hidden_dims=[16], **settings).fit(X, constraints=pairs)
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
-    assert (loaded.stopping, loaded.pretraining, loaded.hidden_dims) == (rule, pretraining, (16,))
+    assert {name: getattr(loaded, name) for name in settings} == settings
+    assert loaded.hidden_dims == (16,)
     assert loaded.fit(X, constraints=pairs).labels_.shape == (120,)
 
 
@@ -151,6 +156,70 @@ def _flip(file: Path, position: int) -> None:
     file.write_bytes(content)
 
 
+#: Parameters of SpherePair 0.1.0 that are now elsewhere, in the form of its ``model.json``.
+MOVED = {
+    "must_link_weight": 2.5,
+    "neighbor_weight": 0.1,
+    "pseudo_pair_weight": 0.25,
+    "averaging": False,
+    "min_steps": 4,
+    "reconstruction_rows": "all",
+    "entailed_weight": 0.0,
+    "on_conflict": "keep",
+    "checkpoint": "somewhere/else",
+}
+
+
+def _as_saved_by_0_1(folder: Path, *, now_in_settings: tuple[str, ...] = (), **old: Any) -> None:
+    """Write the description of a model as 0.1.0 wrote it."""
+    parameters = json.loads((folder / "model.json").read_text())["parameters"]
+    parameters = {name: value for name, value in parameters.items() if name not in now_in_settings} | old
+    _edit(folder, format_version=1, spherepair_version="0.1.0", parameters=parameters)
+
+
+def test_a_model_saved_by_0_1_has_its_parameters_in_the_settings(
+    folder: Path, fitted: SpherePair, X: Any, pairs: Any
+) -> None:
+    _as_saved_by_0_1(folder, now_in_settings=("terms", "schedule"), **MOVED)
+    loaded = load(folder)
+    assert loaded.terms == Terms(must_link_weight=2.5, neighbor_weight=0.1, pseudo_pair_weight=0.25)
+    assert loaded.schedule == Schedule(min_steps=4, reconstruction_rows="all", ema=False)
+    others = {"terms", "schedule", "device"}
+    expected, found = fitted.get_params(), loaded.get_params()
+    assert {k: v for k, v in found.items() if k not in others} == {
+        k: v for k, v in expected.items() if k not in others
+    }
+    assert np.array_equal(loaded.transform(X), fitted.transform(X))
+    assert loaded.refine(pairs, X).labels_.shape == (120,)
+
+
+def test_a_model_saved_by_0_1_with_entailed_pairs_says_what_to_do_instead(folder: Path, X: Any) -> None:
+    _as_saved_by_0_1(folder, now_in_settings=("terms", "schedule"), **MOVED | {"entailed_weight": 0.5})
+    with pytest.warns(
+        SpherePairWarning, match=r"entailed_weight.* is gone.*constraints\.closure\(\)"
+    ) as caught:
+        loaded = load(folder)
+    assert caught[0].filename == __file__
+    assert loaded.predict(X).shape == (120,)
+
+
+def test_a_baseline_saved_by_0_1_loads(X: Any, pairs: Any, tmp_path: Path) -> None:
+    """CIDEC's own ``must_link_weight`` stays a parameter."""
+    model = CIDEC(3, hidden_dims=(8,), pretraining=None, max_epochs=1, must_link_weight=0.3, random_state=0)
+    model.fit(X, constraints=pairs).save(tmp_path / "model")
+    _as_saved_by_0_1(tmp_path / "model", on_conflict="raise", checkpoint=None)
+    loaded = load(tmp_path / "model")
+    assert loaded.must_link_weight == 0.3
+    assert np.array_equal(loaded.predict(X), model.labels_)
+
+
+def test_old_parameters_in_a_model_of_this_version_are_refused(folder: Path) -> None:
+    parameters = json.loads((folder / "model.json").read_text())["parameters"]
+    _edit(folder, parameters=parameters | {"averaging": True})
+    with pytest.raises(ModelFileError, match=r"not a complete model .*averaging"):
+        load(folder)
+
+
 class Bomb:
     def __reduce__(self) -> Any:
         return (os.mkdir, ("exploded",))
@@ -166,7 +235,7 @@ DAMAGES = {
     "missing description": (lambda d: (d / "model.json").unlink(), "has no model.json"),
     "truncated description": (lambda d: os.truncate(d / "model.json", 50), "model.json cannot be read"),
     "edited description": (lambda d: _edit(d, sign=False, seed=5), "model.json was altered"),
-    "a later format": (lambda d: _edit(d, format_version=FORMAT_VERSION + 1), "saved in format 2"),
+    "a later format": (lambda d: _edit(d, format_version=FORMAT_VERSION + 1), "saved in format 3"),
     "no format": (lambda d: _edit(d, format_version=None), "saved in format None"),
     "a list": (lambda d: (d / "model.json").write_text("[1]"), "not the description of a model"),
     "deep nesting": (lambda d: (d / "model.json").write_text("[" * 100_000), "cannot be read"),

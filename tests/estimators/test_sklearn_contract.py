@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from spherepair import SpherePair
+from spherepair import Schedule, SpherePair
 from spherepair.errors import InvalidDataError
 
 
@@ -88,7 +88,8 @@ def test_a_refit_that_fails_leaves_no_mixture_of_two_models(make: Any, X: Any, p
 def test_paper_protocol_can_be_overridden() -> None:
     model = SpherePair.paper(10, max_epochs=7)
     assert (model.pretraining, model.scaling, model.max_epochs) == ("stacked", "none", 7)
-    assert (model.stopping, model.reconstruction_rows, model.min_steps) == ("released-code", "all", 1)
+    assert model.stopping == "released-code"
+    assert model.schedule == Schedule(min_steps=1, reconstruction_rows="all", ema=False)
 
 
 def test_fitted_attributes_have_the_documented_shapes(fitted: SpherePair, X: Any, pairs: Any) -> None:

@@ -15,9 +15,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from spherepair import Constraints, SpherePair
-from spherepair.estimators import embedding, inputs
-from spherepair.training.scaling import learn_scaling
+from spherepair import Constraints, SpherePair, validation
+from spherepair.estimators import embed_then_cluster
+from spherepair.training.rows import learn_scaling
 
 NAMES = [f"c{i}" for i in range(5)]
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -207,7 +207,7 @@ def test_a_column_of_zeros_and_a_constant_column_scale_to_zero() -> None:
 def test_rows_of_a_frame_lie_side_by_side_in_memory(kind: str, X: Any) -> None:
     columns = {f"c{i}": column for i, column in enumerate(X.T)}
     frame = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[kind](columns)
-    rows = inputs.check_table(SpherePair(3), frame, reset=True)
+    rows = validation.check_table(SpherePair(3), frame, reset=True)
     assert rows.flags.c_contiguous
     assert rows.flags.writeable
     np.testing.assert_array_equal(rows, X)
@@ -218,7 +218,7 @@ def test_of_many_rows_some_tell_how_wide_clusters_are(
 ) -> None:
     exact = np.square(fitted.embedding_ - fitted.cluster_centers_[fitted.labels_]).mean()
     assert fitted._cloud_variance() == pytest.approx(exact, rel=1e-5)
-    monkeypatch.setattr(embedding, "VARIANCE_ROWS", 40)
+    monkeypatch.setattr(embed_then_cluster, "VARIANCE_ROWS", 40)
     rough = fitted._cloud_variance()
     assert rough != pytest.approx(exact, rel=1e-5)
     assert rough == pytest.approx(exact, rel=0.7)

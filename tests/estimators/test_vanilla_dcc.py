@@ -11,11 +11,10 @@ import torch
 from spherepair import Constraints
 from spherepair.baselines import VanillaDCC
 from spherepair.estimators.vanilla_dcc import VanillaDCCObjective
-from spherepair.networks.classifier import Classifier, classifier_body
+from spherepair.networks.baseline_networks import Classifier, classifier_body
 from spherepair.training.batches import Batch
 from spherepair.training.hardware import choose_hardware
-from spherepair.training.rows import ResidentRows
-from spherepair.training.scaling import Scaling
+from spherepair.training.rows import ResidentRows, Scaling
 
 CPU = choose_hardware("cpu", "float32")
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from spherepair import load
+from spherepair import Constraints, load
 from spherepair.baselines import VolMaxDCC
 from spherepair.errors import InvalidParameterError
-from spherepair.estimators.searching import split_pairs
+from spherepair.estimators.job import FIT, Job
+from spherepair.estimators.setting_search import split_pairs
 from spherepair.estimators.volmax_dcc import VOLUME_WEIGHTS, VolMaxDCCObjective
-from spherepair.networks.classifier import NoisyLinkClassifier, classifier_body
+from spherepair.networks.baseline_networks import NoisyLinkClassifier, classifier_body
 from spherepair.training.batches import Batch
 from spherepair.training.engine import Recipe
 from spherepair.training.hardware import choose_hardware
-from spherepair.training.rows import ResidentRows
-from spherepair.training.scaling import Scaling
+from spherepair.training.rows import ResidentRows, Scaling
 
 CPU = choose_hardware("cpu", "float32")
 QUICK = {"hidden_dims": (16,), "max_epochs": 4, "volume_rows": 60, "random_state": 0, "progress": False}
@@ -68,7 +68,11 @@ def test_b_starts_at_plus_and_minus_one_and_learns_at_its_own_rate() -> None:
 
 def test_the_learning_rates_are_the_papers() -> None:
     model = VolMaxDCC.paper(10)
-    assert model._recipe() == Recipe("sgd", learning_rate=0.5, clip_norm=1.0)
+    model._hardware = CPU
+    rows = ResidentRows(torch.zeros(4, 2), Scaling.identity())
+    network = make_objective(volume_weight=0.0)[0].network
+    job = Job(rows, Constraints.from_pairs([(0, 1)]), network, SimpleNamespace(seed=0))
+    assert model._plan(job, FIT).recipe == Recipe("sgd", learning_rate=0.5, clip_norm=1.0)
     assert (model.link_learning_rate, model.batch_size, model.volume_rows) == (0.1, 128, 10_000)
 
 
@@ -115,7 +119,7 @@ def test_the_search_takes_the_first_of_the_best_by_held_out_pairs(
         held_out.append(len(left))
         return SimpleNamespace(total=next(shares))
 
-    monkeypatch.setattr("spherepair.estimators.searching.pair_satisfaction", share)
+    monkeypatch.setattr("spherepair.estimators.setting_search.pair_satisfaction", share)
     model = VolMaxDCC(3, volume_weight="search", **QUICK).fit(X, constraints=pairs)
     assert model.volume_weight_ == pytest.approx(VOLUME_WEIGHTS[2])
     assert held_out == [60] * 6

@@ -9,13 +9,13 @@ import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
 from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
-from spherepair.losses.pair_likelihood import weighted_mean
+from spherepair.losses.pair_losses import weighted_mean
 
 N, K, D = 5, 3, 2
 
 
 def parts(seed: int = 0) -> dict[str, torch.Tensor]:
-    """Draws, means, log-variances, logits, centres and log-variances of the components, in float64."""
+    """Draws, means, log-variances, logits, centers and log-variances of the components, in float64."""
     generator = torch.Generator().manual_seed(seed)
     shapes = {"z": (N, D), "mean": (N, D), "v": (N, D), "logits": (N, K), "centers": (K, D), "log_s": (K, D)}
     return {k: torch.randn(s, generator=generator, dtype=torch.float64) for k, s in shapes.items()}

@@ -1,14 +1,17 @@
-"""The autoencoder: shapes, the sphere in the middle, weights from our own generator."""
+"""Autoencoders: shapes and the sphere in the middle. MLPs: the explicit pass against autograd's own."""
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from spherepair.networks import ARCHITECTURES, build_autoencoder
+from spherepair.networks.autoencoder import ALIGNED, ARCHITECTURES, MLP, build_autoencoder, mlp
+from spherepair.training.hardware import Hardware
 
 
 @pytest.mark.parametrize("name", sorted(ARCHITECTURES))
@@ -55,3 +58,98 @@ def test_a_given_encoder_is_copied():
     with torch.no_grad():
         network.encoder.weight.zero_()
     assert encoder.weight.abs().max() > 0
+
+
+@pytest.fixture(autouse=True)
+def switches_of_training() -> Iterator[None]:
+    with Hardware(torch.device("cpu"), "bfloat16").matrix_products():
+        yield
+
+
+def gradients(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+    network = copy.deepcopy(network)
+    x = x.clone().requires_grad_()
+    output = network(x)
+    output.float().square().mean().backward()
+    return output, [p.grad for p in network.parameters() if p.grad is not None], x.grad
+
+
+def flat(results: tuple[Tensor, list[Tensor], Tensor]) -> list[Tensor]:
+    output, of_parameters, of_rows = results
+    return [output, *of_parameters, of_rows]
+
+
+@pytest.mark.parametrize("unit", [1, 8])  # on a GPU widths are padded
+@pytest.mark.parametrize("ends_in_relu", [False, True])
+@pytest.mark.parametrize("sizes", [(20, 12), (20, 16, 8), (20, 33, 17, 5)])
+def test_values_and_gradients_are_those_of_autograd_up_to_rounding(sizes, ends_in_relu, unit, monkeypatch):
+    monkeypatch.setitem(ALIGNED, "cpu", unit)
+    network = mlp(sizes, ends_in_relu=ends_in_relu, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(64, 20, generator=torch.Generator().manual_seed(1))
+    exact = gradients(network, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = gradients(network, x)
+    for mine, true in zip(flat(rounded), flat(exact), strict=True):
+        assert mine.dtype == torch.float32
+        assert (mine - true).norm() < 0.08 * true.norm()  # a ReLU may flip
+        assert not torch.equal(mine, true)  # bfloat16 was really used
+
+
+def test_without_autocast_nothing_is_rounded():
+    network = mlp((6, 5, 4))
+    x = torch.randn(3, 6)
+    assert torch.equal(network(x), nn.Sequential(*network)(x))
+
+
+@pytest.mark.parametrize("frozen", [0, 1, 2, 3])
+def test_a_frozen_parameter_gets_no_gradient_and_the_others_keep_theirs(frozen):
+    network = mlp((6, 5, 4), generator=torch.Generator().manual_seed(0))
+    x = torch.randn(9, 6, generator=torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        network(x).sum().backward()
+        whole = [p.grad for p in network.parameters()]
+        network.zero_grad()
+        list(network.parameters())[frozen].requires_grad_(False)
+        network(x).sum().backward()
+    for number, (parameter, before) in enumerate(zip(network.parameters(), whole, strict=True)):
+        if number == frozen:
+            assert parameter.grad is None
+        else:
+            assert torch.equal(parameter.grad, before)
+
+
+def test_rows_that_it_does_not_know_take_the_ordinary_way():
+    network = MLP(nn.Linear(6, 5, bias=False), nn.ReLU(), nn.Linear(5, 2))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert network(torch.randn(3, 6)).dtype == torch.bfloat16  # a layer without bias
+        assert mlp((6, 5, 4))(torch.randn(2, 3, 6)).shape == (2, 3, 4)  # more than one dimension of rows
+        double = mlp((6, 4)).double()
+        assert double(torch.randn(3, 6, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_a_layer_that_was_put_in_is_not_passed_over():
+    network = mlp((6, 5, 4), generator=torch.Generator().manual_seed(0))
+    network.insert(1, nn.BatchNorm1d(5))
+    x = torch.randn(50, 6, generator=torch.Generator().manual_seed(1))
+    exact, cut = network(x), network[1:]
+    assert isinstance(cut, MLP)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (network(x).float() - exact).norm() < 0.05 * exact.norm()
+        assert (cut(x[:, :5]).float() - nn.Sequential(*cut)(x[:, :5]).float()).norm() == 0
+
+
+def test_what_is_embedded_without_gradients_is_the_same():
+    network = mlp((6, 5, 4), generator=torch.Generator().manual_seed(0))
+    x = torch.randn(7, 6, generator=torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        with_gradients = network(x)
+        with torch.no_grad():
+            assert torch.equal(network(x), with_gradients)
+
+
+def test_shapes_can_be_asked_for_without_memory():
+    assert mlp((6, 5, 4)).to("meta")(torch.empty(3, 6, device="meta")).shape == (3, 4)
+
+
+def test_names_in_a_saved_model_are_those_of_a_plain_sequence():
+    assert list(mlp((4, 3, 2)).state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]

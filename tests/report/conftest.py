@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits
 
 from spherepair import Constraints, SpherePair
+from spherepair.report import ReportOptions, build_report
 
 CHROMIUM_OPTIONS = [
     "--no-sandbox",
@@ -68,7 +69,7 @@ def digits():
 
 @pytest.fixture(scope="session")
 def blobs():
-    """Three clusters in a plane, with rows 0, 1, 2 on the centres: X, labels, model."""
+    """Three clusters in a plane, with rows 0, 1, 2 on the centers: X, labels, model."""
     rng = np.random.default_rng(0)
     centers = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0]])
     labels = np.arange(90) % 3
@@ -76,6 +77,18 @@ def blobs():
     X[:3, :2] = centers
     pairs = Constraints.from_pairs(must_link=[(0, 3), (1, 4), (0, 1)], cannot_link=[(0, 2), (2, 5)])
     return X, labels, PlainModel().fit(X, labels, centers=centers, constraints=pairs)
+
+
+@pytest.fixture(scope="session")
+def many_clusters():
+    """A report on 32 clusters with 300 questions."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(640) % 32
+    centers = 10 * np.eye(32)
+    X = centers[labels] + rng.normal(size=(640, 32))
+    pairs = Constraints.from_labels(labels, 150, random_state=0)
+    model = PlainModel().fit(X, labels, centers=centers, constraints=pairs)
+    return build_report(model, X, pairs, options=ReportOptions(n_questions=300))
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spherepair.report import ReportOptions, write_report
+from spherepair.report import ReportOptions, render_report, write_report
 
 NASTY = "</script><script>window.harm=1</script><img src=x onerror=window.harm=2>"
 
@@ -96,7 +96,7 @@ def test_filter_by_cluster_acts_on_map_lists_and_cards(visit, written):
     size = report.clusters[3].n_rows
     assert seen.page.locator("#map-count").inner_text() == f"{size} of 500 rows"
     assert seen.page.locator("article.cluster:visible").count() == 1
-    wanted = sum(3 in (pair.left.cluster, pair.right.cluster) for pair in report.kept.violated)
+    wanted = sum(3 in (pair.left.cluster, pair.right.cluster) for pair in report.satisfaction.violated)
     assert seen.page.locator("#constraints article.pair:visible").count() == wanted
     seen.page.click('[data-pick="3"]')
     assert seen.page.locator("article.cluster:visible").count() == 10
@@ -107,7 +107,7 @@ def test_filter_shows_only_rows_of_violated_constraints(visit, written):
     path, report = written
     seen = visit(path)
     seen.page.select_option("#filter-rows", "violated")
-    rows = {end.row for pair in report.kept.violated for end in (pair.left, pair.right)}
+    rows = {end.row for pair in report.satisfaction.violated for end in (pair.left, pair.right)}
     assert seen.page.locator("#map-count").inner_text() == f"{len(rows)} of 500 rows"
     seen.page.select_option("#filter-rows", "borderline")
     assert seen.page.locator("#map-count").inner_text() == f"{report.n_borderline} of 500 rows"
@@ -145,9 +145,47 @@ def test_text_of_the_data_is_shown_as_text(visit, blobs, tmp_path):
     assert seen.complaints == []
 
 
-def test_narrow_page_does_not_scroll_sideways(visit, written):
-    seen = visit(written[0], viewport={"width": 360, "height": 700})
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+def test_three_hundred_questions_and_thirty_two_clusters_make_a_page_of_bounded_height(
+    visit, many_clusters, tmp_path
+):
+    path = tmp_path / "many.html"
+    path.write_text(render_report(many_clusters), encoding="utf-8")
+    seen = visit(path, viewport={"width": 1200, "height": 900})
+    height = "document.documentElement.scrollHeight"
+    folded = seen.page.evaluate(height)
+    assert folded < 8000
+    seen.page.click("#next details.more > summary")
+    assert seen.page.locator("#next article.pair:visible").count() == 300
+    assert seen.page.evaluate(height) < folded + 800
+    assert seen.complaints == []
+
+
+def test_link_to_a_folded_cluster_opens_it(visit, many_clusters, tmp_path):
+    path = tmp_path / "many.html"
+    path.write_text(render_report(many_clusters), encoding="utf-8")
+    seen = visit(path)
+    assert not seen.page.locator("#cluster-5 table").is_visible()
+    seen.page.click('.sizes a[href="#cluster-5"]')
+    assert seen.page.locator("#cluster-5 table").is_visible()
+    assert not seen.page.locator("#cluster-6 table").is_visible()
+    seen.page.select_option("#filter-cluster", "7")
+    assert seen.page.locator("#cluster-7 table").is_visible()
+
+
+def test_mark_of_the_chart_stands_above_its_number_on_the_axis(visit, written):
+    path, report = written
+    seen = visit(path)
+    mark = seen.page.locator(".decided").first
+    line, label = mark.locator("line").bounding_box(), mark.locator(".tick").bounding_box()
+    assert mark.locator(".tick").text_content() == str(report.number.n_clusters)
+    assert abs(line["x"] - (label["x"] + label["width"] / 2)) < 3
+    assert 0 <= label["y"] - (line["y"] + line["height"]) < 12
+
+
+@pytest.mark.parametrize("width", [360, 400, 1200])
+def test_page_does_not_scroll_sideways(visit, written, width):
+    seen = visit(written[0], viewport={"width": width, "height": 700})
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_printing_takes_filters_away_and_shows_everything_on_white(visit, written):
@@ -160,6 +198,6 @@ def test_printing_takes_filters_away_and_shows_everything_on_white(visit, writte
     seen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert seen.page.evaluate(background) == "rgb(255, 255, 255)"
     assert seen.page.locator("article.cluster:visible").count() == 10
-    assert seen.page.locator("#constraints article.pair:visible").count() == len(report.kept.violated)
+    assert seen.page.locator("#constraints article.pair:visible").count() == len(report.satisfaction.violated)
     assert not seen.page.locator("#filter-cluster").is_visible()
     assert len(seen.page.pdf()) > 10_000

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from spherepair.training.batches import Batches, PairTensors, row_batches
-from spherepair.training.rows import ResidentRows
-from spherepair.training.scaling import Scaling
+from spherepair.training.rows import ResidentRows, Scaling
 
 
 def make_rows(n: int = 50, n_features: int = 3) -> ResidentRows:
@@ -81,10 +80,10 @@ def test_row_batches_show_every_row_once(n_rows, batch_size):
     assert all(len(b.is_must_link) == 0 for b in parts)
 
 
-def test_sweeps_cover_all_pairs_and_all_rows_in_order(monkeypatch):
-    monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", {"cpu": 16})
+def test_blocks_cover_all_pairs_and_all_rows_in_order(monkeypatch):
+    monkeypatch.setattr("spherepair.training.batches.BLOCK_ROWS", {"cpu": 16})
     batches = make_batches(20, 3)
-    pairs, rows = list(batches.sweep_pairs()), list(batches.sweep_rows())
+    pairs, rows = list(batches.all_pairs()), list(batches.all_rows())
     assert len(pairs) > 1
     assert len(rows) > 1
     assert torch.cat([b.split(b.x[:, 0])[0] for b in pairs]).tolist() == list(range(20))
@@ -113,71 +112,71 @@ def test_rows_in_the_order_of_the_table_come_in_the_same_order_every_epoch():
         assert seen.tolist() == list(range(10))
 
 
-def make_companions(n_lines: int, n_companions: int) -> torch.Tensor:
-    """Line i: row 2i, and its companions 100 (2i + 1), 100 (2i + 1) + 1, ..."""
+def make_neighbor_table(n_lines: int, n_neighbors: int) -> torch.Tensor:
+    """Line i: row 2i, and its neighbors 100 (2i + 1), 100 (2i + 1) + 1, ..."""
     rows = 2 * torch.arange(n_lines)
-    return torch.cat([rows[:, None], 100 * (rows[:, None] + 1) + torch.arange(n_companions)], dim=1)
+    return torch.cat([rows[:, None], 100 * (rows[:, None] + 1) + torch.arange(n_neighbors)], dim=1)
 
 
-def companion_batches(table: torch.Tensor | None, rows_per_step: int, *, n_steps: int = 4) -> Batches:
+def neighbor_batches(table: torch.Tensor | None, rows_per_step: int, *, n_steps: int = 4) -> Batches:
     return Batches(
         make_rows(4000), make_pairs(3), pairs_per_step=3, rows_per_step=rows_per_step, n_steps=n_steps,
-        seed=0, stream="pairs", companions=table,
+        seed=0, stream="pairs", neighbor_table=table,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("rows_per_step", [1, 2, 6, 7, 40, 41])
-def test_the_second_half_of_the_rows_are_companions_of_the_first(rows_per_step):
-    table = make_companions(20, 3)
-    for batch in collect(companion_batches(table, rows_per_step)):
-        anchors, companions = batch.anchors(batch.row_index), batch.companions(batch.row_index)
+def test_the_second_half_of_the_rows_are_neighbors_of_the_first(rows_per_step):
+    table = make_neighbor_table(20, 3)
+    for batch in collect(neighbor_batches(table, rows_per_step)):
+        anchors, neighbors = batch.anchors(batch.row_index), batch.neighbors(batch.row_index)
         assert len(batch.row_index) == rows_per_step
-        assert len(anchors) == len(companions) == rows_per_step // 2
+        assert len(anchors) == len(neighbors) == rows_per_step // 2
         lines = table[anchors // 2]
         assert torch.equal(lines[:, 0], anchors)
-        assert (lines[:, 1:] == companions[:, None]).any(dim=1).all()
+        assert (lines[:, 1:] == neighbors[:, None]).any(dim=1).all()
         assert torch.equal(batch.rows[:, 0].long(), batch.row_index)
 
 
-def test_a_row_in_the_middle_of_an_odd_number_has_no_companion():
-    for batch in collect(companion_batches(make_companions(20, 3), 7)):
-        together = torch.cat([batch.anchors(batch.row_index), batch.companions(batch.row_index)])
+def test_a_row_in_the_middle_of_an_odd_number_has_no_neighbor():
+    for batch in collect(neighbor_batches(make_neighbor_table(20, 3), 7)):
+        together = torch.cat([batch.anchors(batch.row_index), batch.neighbors(batch.row_index)])
         assert batch.row_index[3] not in together
-        assert batch.row_index[3] in make_companions(20, 3)[:, 0]
+        assert batch.row_index[3] in make_neighbor_table(20, 3)[:, 0]
 
 
 def test_all_anchors_are_used_equally_often():
-    steps = collect(companion_batches(make_companions(20, 3), 10, n_steps=12))
+    steps = collect(neighbor_batches(make_neighbor_table(20, 3), 10, n_steps=12))
     drawn = torch.cat([batch.row_index[:5] for batch in steps]) // 2
     assert torch.bincount(drawn, minlength=20).tolist() == [3] * 20
 
 
-def test_every_companion_has_its_turn():
-    table = make_companions(4, 3)
-    drawn = torch.cat([b.companions(b.row_index) for b in collect(companion_batches(table, 8, n_steps=50))])
+def test_every_neighbor_has_its_turn():
+    table = make_neighbor_table(4, 3)
+    drawn = torch.cat([b.neighbors(b.row_index) for b in collect(neighbor_batches(table, 8, n_steps=50))])
     assert set(drawn.tolist()) == set(table[:, 1:].flatten().tolist())
 
 
-def test_companions_of_an_epoch_depend_on_its_number_alone():
-    first = collect(companion_batches(make_companions(20, 3), 7), 5)
-    again = collect(companion_batches(make_companions(20, 3), 7), 5)
-    other = collect(companion_batches(make_companions(20, 3), 7), 6)
+def test_neighbors_of_an_epoch_depend_on_its_number_alone():
+    first = collect(neighbor_batches(make_neighbor_table(20, 3), 7), 5)
+    again = collect(neighbor_batches(make_neighbor_table(20, 3), 7), 5)
+    other = collect(neighbor_batches(make_neighbor_table(20, 3), 7), 6)
     assert all(torch.equal(a.x, b.x) for a, b in zip(first, again, strict=True))
     assert not all(torch.equal(a.x, b.x) for a, b in zip(first, other, strict=True))
 
 
-def test_companions_take_no_pair_away_and_all_rows_count():
-    with_them = collect(companion_batches(make_companions(20, 3), 8))
-    without = collect(companion_batches(None, 8))
+def test_neighbors_take_no_pair_away_and_all_rows_count():
+    with_them = collect(neighbor_batches(make_neighbor_table(20, 3), 8))
+    without = collect(neighbor_batches(None, 8))
     for one, other in zip(with_them, without, strict=True):
         assert torch.equal(one.x[:6], other.x[:6])
         assert torch.equal(one.is_must_link, other.is_must_link)
         assert torch.equal(one.row_weight, torch.ones(8))
 
 
-def test_a_table_of_companions_is_read_anew_for_every_epoch():
-    table = make_companions(20, 3)
-    batches = companion_batches(table, 8)
+def test_a_table_of_neighbors_is_read_anew_for_every_epoch():
+    table = make_neighbor_table(20, 3)
+    batches = neighbor_batches(table, 8)
     collect(batches, 0)
     table[:, 1:] = 7
-    assert all((b.companions(b.row_index) == 7).all() for b in collect(batches, 1))
+    assert all((b.neighbors(b.row_index) == 7).all() for b in collect(batches, 1))

@@ -11,14 +11,11 @@ from torch import nn
 
 import spherepair
 from spherepair.errors import TrainingDivergedError
-from spherepair.training import engine
 from spherepair.training.batches import Batches, PairTensors
-from spherepair.training.engine import Objective, Recipe, train
+from spherepair.training.engine import Objective, Plan, Recipe, train
 from spherepair.training.hardware import Hardware
-from spherepair.training.optimizers import Adam
-from spherepair.training.rows import ResidentRows
-from spherepair.training.scaling import Scaling
-from spherepair.training.stopping import ReleasedCodeRule, SettledRule
+from spherepair.training.optimization import Adam, ReleasedCodeRule, SettledRule
+from spherepair.training.rows import ResidentRows, Scaling
 
 CPU = Hardware(torch.device("cpu"), "float32")
 
@@ -48,62 +45,11 @@ def make_batches(n_steps: int = 4) -> Batches:
 def run(objective, **kwargs):
     options = {
         "stage": "test",
-        "recipe": Recipe(learning_rate=0.1),
         "max_epochs": 5,
         "hardware": CPU,
         "seed": 0,
     }
-    return train(objective, [make_batches()], **(options | kwargs))
-
-
-class Gpu(Hardware):
-    """The processor in the part of a GPU."""
-
-    is_cuda = True
-
-
-class Captured:
-    """Notes what it is asked to run as graphs, and runs it."""
-
-    def __init__(self, step, generator, steps_per_graph):
-        self.step, self.n_steps, self.is_open = step, [], True
-
-    def run(self, n_steps):
-        self.n_steps.append(n_steps)
-        for _ in range(n_steps):
-            self.step()
-
-    def discard(self):
-        self.is_open = False
-
-
-class CapturedValue:
-    """Is not asked for."""
-
-    def __init__(self, function, device):
-        pass
-
-    def discard(self):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("hardware", "is_resident", "is_captured"),
-    [
-        (Gpu(CPU.device, "float32"), True, True),
-        (Gpu(CPU.device, "float32", is_shared=True), True, False),
-        (Gpu(CPU.device, "float32"), False, False),
-        (CPU, True, False),
-    ],
-)
-def test_steps_on_a_gpu_are_captured_where_rows_lie_on_it(hardware, is_resident, is_captured, monkeypatch):
-    made = []
-    monkeypatch.setattr(engine, "CapturedStep", lambda *args: made.append(Captured(*args)) or made[-1])
-    monkeypatch.setattr(engine, "CapturedValue", CapturedValue)
-    monkeypatch.setattr(ResidentRows, "is_resident", is_resident)
-    found = run(Quadratic(), hardware=hardware)
-    assert [(c.n_steps, c.is_open) for c in made] == [([4] * 5, False)] * is_captured
-    assert [r["loss"] for r in found] == [r["loss"] for r in run(Quadratic())]
+    return train(Plan(objective, (make_batches(),), Recipe(learning_rate=0.1)), **(options | kwargs))
 
 
 def test_records_name_every_term_and_the_loss_is_their_sum():
@@ -123,19 +69,15 @@ def test_the_objective_is_told_of_every_epoch():
 
 def test_a_step_is_plain_gradient_descent():
     objective = Quadratic(start=5.0)
-    train(
-        objective, [make_batches(1)], stage="s", recipe=Recipe("sgd", learning_rate=0.1), max_epochs=1,
-        hardware=CPU, seed=0,
-    )  # fmt: skip
+    plan = Plan(objective, (make_batches(1),), Recipe("sgd", learning_rate=0.1))
+    train(plan, stage="s", max_epochs=1, hardware=CPU, seed=0)
     assert objective.value.item() == pytest.approx(5.0 - 0.1 * 2 * (5.0 - 1.0))
 
 
 def test_gradients_are_clipped_to_the_norm():
     objective = Quadratic(start=5.0)
-    train(
-        objective, [make_batches(1)], stage="s", recipe=Recipe("sgd", learning_rate=0.1, clip_norm=1.0),
-        max_epochs=1, hardware=CPU, seed=0,
-    )  # fmt: skip
+    plan = Plan(objective, (make_batches(1),), Recipe("sgd", learning_rate=0.1, clip_norm=1.0))
+    train(plan, stage="s", max_epochs=1, hardware=CPU, seed=0)
     assert objective.value.item() == pytest.approx(5.0 - 0.1, rel=1e-5)
 
 
@@ -170,8 +112,8 @@ def test_a_rule_on_the_objective_sees_it_before_the_epoch():
 
 
 def test_the_objective_is_the_weighted_mean_over_pairs_plus_that_over_rows(monkeypatch):
-    """However the sweep is cut: here most parts would hold no pair at all."""
-    monkeypatch.setattr("spherepair.training.batches.SWEEP_ROWS", {"cpu": 4})
+    """However the blocks are cut: here most would hold no pair at all."""
+    monkeypatch.setattr("spherepair.training.batches.BLOCK_ROWS", {"cpu": 4})
 
     class Sums(Quadratic):
         def terms(self, batch):
@@ -192,8 +134,8 @@ def test_the_objective_is_the_weighted_mean_over_pairs_plus_that_over_rows(monke
             return True
 
     objective = Sums()
-    options = {"recipe": Recipe(), "max_epochs": 1, "hardware": CPU, "seed": 0}
-    train(objective, [batches], stage="s", stopping=Spy(), **options)
+    plan = Plan(objective, (batches,), Recipe())
+    train(plan, stage="s", stopping=Spy(), max_epochs=1, hardware=CPU, seed=0)
     assert seen == [pytest.approx((1 * 1 + 5 * 2 + 9 * 5) / 8 + 4.5)]
 
 
@@ -296,11 +238,11 @@ def test_moments_that_die_away_never_become_denormal_numbers(recipe, shape):
     first_moments = []
 
     def look(state):
-        first_moments.append(state.optimizer.tensors()[f"0.{state.optimizer.remembers[0]}"].clone())
+        first_moments.append(state.optimizer.tensors()[f"0.{state.optimizer.moment_names[0]}"].clone())
 
     n_epochs, n_steps = shape
     options = {"stage": "test", "max_epochs": n_epochs, "hardware": CPU, "seed": 0, "monitors": [look]}
-    train(Dying(), [make_batches(n_steps)], recipe=recipe, **options)
+    train(Plan(Dying(), (make_batches(n_steps),), recipe), **options)
     alive, dead = torch.stack(first_moments).abs().T
     assert (alive > 0).all()
     assert dead[-1] == 0
@@ -311,5 +253,5 @@ def test_moments_that_count_are_kept():
     optimizer = Adam([([nn.Parameter(torch.ones(3))], 1.0)], CPU.device)
     (state,) = optimizer.state.values()
     state["exp_avg"].copy_(torch.tensor([1e-24, -1e-26, -2.0]))
-    optimizer.forget_tiny()
+    optimizer.flush_denormals()
     assert state["exp_avg"].tolist() == [pytest.approx(1e-24), 0.0, -2.0]

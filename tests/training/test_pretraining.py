@@ -20,8 +20,7 @@ from spherepair.training.pretraining import (
     JointPretraining,
     StackedPretraining,
 )
-from spherepair.training.rows import StreamedRows, open_rows
-from spherepair.training.scaling import learn_scaling
+from spherepair.training.rows import StreamedRows, learn_scaling, open_rows
 from spherepair.training.session import Session
 
 CPU = Hardware(torch.device("cpu"), "float32")
@@ -167,8 +166,8 @@ def test_epochs_depend_on_device_and_rows_unless_they_are_given(device, n_rows, 
 
 @pytest.mark.parametrize(("warm_up", "expected"), [(0.0, 0), (0.5, 10)])
 def test_joint_pretraining_warms_up_for_a_share_of_its_epochs(warm_up, expected, rows):
-    seen = {}
-    session = SimpleNamespace(hardware=CPU, seed=0, run_stage=lambda *args, **stage: seen.update(stage))
+    plans = []
+    session = SimpleNamespace(hardware=CPU, seed=0, run_stage=lambda plan, **stage: plans.append(plan))
     JointPretraining(epochs=20, warm_up=warm_up).run(make_network(), rows, session)
-    assert seen["recipe"].warm_up == expected
-    assert seen["recipe"].rate(0) == pytest.approx(1e-3 / max(1, expected))
+    assert plans[0].recipe.warm_up == expected
+    assert plans[0].recipe.rate(0) == pytest.approx(1e-3 / max(1, expected))

@@ -22,7 +22,7 @@ def test_layers_on_a_gpu_have_a_seed_for_every_epoch_and_its_generator_is_put_ba
         forked.append(devices)
         return original(devices=[])
 
-    def train(objective, sweeps, *, monitors, resume, **kwargs):
+    def train(plan, *, monitors, resume, **kwargs):
         state = SimpleNamespace(stage="pairs", epoch=0, records=[])
         resume(state)
         for state.epoch in (1, 2):
@@ -39,7 +39,7 @@ def test_layers_on_a_gpu_have_a_seed_for_every_epoch_and_its_generator_is_put_ba
     monkeypatch.setattr(session_module, "train", train)
     for seed in (0, 0, 1):
         session = Session(network, Hardware(torch.device("cuda"), "mixed"), seed)
-        session.run_stage(None, [], stage="pairs", recipe=None, max_epochs=3)
+        session.run_stage(None, stage="pairs", max_epochs=3)
     assert forked == [[3]] * 3
     assert seeds[:3] == seeds[3:6]
     assert len(set(seeds)) == 6

@@ -1,9 +1,17 @@
-"""The paper's experiments again: grids of runs that survive being killed, and a report beside the paper."""
+"""Run the paper's experiments and report the results beside the paper's."""
 
 from __future__ import annotations
 
+from spherepair.benchmark.benchmark_report import write_report
 from spherepair.benchmark.experiments import Experiment, list_experiments, read_experiment
-from spherepair.benchmark.reporting import write_report
-from spherepair.benchmark.runner import GridOutcome, run_grid
+from spherepair.benchmark.runner import GridOutcome, GridProgress, run_grid
 
-__all__ = ["Experiment", "GridOutcome", "list_experiments", "read_experiment", "run_grid", "write_report"]
+__all__ = [
+    "Experiment",
+    "GridOutcome",
+    "GridProgress",
+    "list_experiments",
+    "read_experiment",
+    "run_grid",
+    "write_report",
+]

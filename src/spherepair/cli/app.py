@@ -5,36 +5,118 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from safetensors import SafetensorError
 
-from spherepair.cli.endings import BAD_INPUT, INTERRUPTED, Ending, explain
-from spherepair.cli.reporting import write_json
+from spherepair.cli.terminal import (
+    BAD_INPUT,
+    CONTRADICTORY,
+    DONE,
+    INTERRUPTED,
+    InterruptedCommand,
+    ReaderGone,
+    in_options,
+    write_json,
+)
+from spherepair.errors import ConflictError, SpherePairError
 from spherepair.version import __version__
 
-#: The commands, in the order of the help, and their first sentence. The module of a command is loaded when
-#: it is called: most need torch, for which nobody should wait who asks for help or mistypes a name.
+#: Contradictions listed in the JSON of an error; all are counted.
+SHOWN_CONFLICTS = 20
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: the module that defines it, its first sentence and an example for its help."""
+
+    module: str
+    summary: str
+    example: str
+
+
+#: The commands in the order of the help. A command's module is imported only when it is called:
+#: most need torch, which takes seconds to load.
 COMMANDS = {
-    "demo": "Pairs, a fit with unknown number of clusters, new rows labelled, a report; a minute or two.",
-    "fit": "Learn clusters from rows and pairs, and save the model.",
-    "refine": "Go on from a saved model with more pairs, in a fraction of the time of a fit.",
-    "predict": "Label rows with a saved model.",
-    "check": "Say what pairs cover, what follows from them, and where they contradict each other.",
-    "clusters": "Say how many clusters there are, why, and how sure that is.",
-    "report": "Write one HTML file: clusters, a map, constraints kept and violated, examples, what to "
-    "label next.",
-    "datasets": "List the data sets of the benchmarks and how to get those that are not here.",
-    "bench": "Run the paper's experiments and report on them.",
+    "demo": Command(
+        "demo_command",
+        "Try the whole workflow on images of digits; takes a minute or two.",
+        "spherepair demo --out demo-output",
+    ),
+    "ask": Command(
+        "ask_command",
+        "Ask a person or a program which rows belong together.",
+        "spherepair ask rows.csv --id id --out answers.jsonl",
+    ),
+    "fit": Command(
+        "model_commands",
+        "Learn clusters from rows and pairs and save the model.",
+        "spherepair fit rows.csv --constraints pairs.csv --id id --out model/",
+    ),
+    "refine": Command(
+        "model_commands",
+        "Continue training a saved model with more pairs; much faster than a new fit.",
+        "spherepair refine model/ rows.csv --constraints more_pairs.csv --id id --out model/",
+    ),
+    "predict": Command(
+        "model_commands",
+        "Label rows with a saved model.",
+        "spherepair predict model/ new_rows.csv --id id --out labels.csv",
+    ),
+    "check": Command(
+        "data_commands",
+        "Summarize pairs: counts, coverage, implied pairs and contradictions.",
+        "spherepair check pairs.csv --data rows.csv --id id",
+    ),
+    "clusters": Command(
+        "inspect_commands",
+        "Estimate the number of clusters, with reasons and confidence.",
+        "spherepair clusters model/ --constraints pairs.csv --plot curve.png",
+    ),
+    "report": Command(
+        "inspect_commands",
+        "Write an HTML report: clusters, map, violated pairs, examples, what to label next.",
+        "spherepair report model/ --data rows.csv --id id --constraints pairs.csv --out report.html",
+    ),
+    "datasets": Command(
+        "data_commands",
+        "List the benchmark datasets and how to get the missing ones.",
+        "spherepair datasets --json",
+    ),
+    "bench": Command(
+        "bench_commands",
+        "Run the paper's experiments and report the results.",
+        "spherepair bench run toy --out results, then spherepair bench report results",
+    ),
 }
 
 
+def run(argv: list[str]) -> int:
+    """Run a command; an error that the user can fix becomes one sentence on stderr and an exit code."""
+    _replace_unprintable()
+    try:
+        app = build_app(argv[0] if argv and argv[0] in COMMANDS else None)
+        typer.main.get_command(app)(args=argv, prog_name="spherepair")
+    except SystemExit as end:
+        return _exit_code(end, as_json="--json" in argv)
+    except Exception as error:
+        failure = explain(error)
+        if failure is None:
+            raise
+        _print(failure, as_json="--json" in argv)
+        return failure.code
+    return DONE
+
+
 def build_app(called: str | None) -> typer.Typer:
-    """The command line with the command ``called`` as it is, and of all others the name and a sentence."""
+    """The command line with the command `called` in full; the other commands only have a summary."""
     app = typer.Typer(
         name="spherepair",
-        help="Group rows from must-link and cannot-link pairs, even when the number of clusters is unknown.",
+        help="Cluster rows from must-link and cannot-link pairs, even if the number of clusters is unknown.",
         epilog="Exit codes: 0 done, 2 bad input, 3 contradictory pairs, 130 interrupted. With --json a "
         'command prints one JSON object, for errors {"error": {"type", "message", "exit_code"}}. '
         "Try it: spherepair demo",
@@ -45,20 +127,20 @@ def build_app(called: str | None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for name, sentence in COMMANDS.items():
+    for name, command in COMMANDS.items():
         if name != called:
-            app.command(name=name, help=sentence)(_not_called)
+            app.command(name=name, help=command.summary)(_not_called)
             continue
-        module = import_module(f"spherepair.cli.{name}")
-        if isinstance(getattr(module, "app", None), typer.Typer):
-            app.add_typer(module.app)
+        function = getattr(import_module(f"spherepair.cli.{command.module}"), name)
+        if isinstance(function, typer.Typer):
+            app.add_typer(function, epilog=f"Example: {command.example}")
         else:
-            app.command(name=name, epilog=module.EXAMPLE)(module.command)
+            app.command(name=name, epilog=f"Example: {command.example}")(function)
     return app
 
 
 def _not_called() -> None:
-    """Stands for the other commands."""
+    """Placeholder of a command that is not called."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -75,44 +157,110 @@ def _root(
     pass
 
 
-def run(argv: list[str]) -> int:
-    """Run a command; whatever a user can mend ends in one sentence on stderr and an exit code."""
-    _never_fail_to_print()
-    try:
-        app = build_app(argv[0] if argv and argv[0] in COMMANDS else None)
-        typer.main.get_command(app)(args=argv, prog_name="spherepair")
-    except SystemExit as end:
-        return _after_typer(end, as_json="--json" in argv)
-    except Exception as error:
-        ending = explain(error)
-        if ending is None:
-            raise
-        _print(ending, as_json="--json" in argv)
-        return ending.code
-    return 0
-
-
-def _after_typer(end: SystemExit, *, as_json: bool) -> int:
-    """The exit code of a command that typer has ended; usage errors are on stderr already."""
+def _exit_code(end: SystemExit, *, as_json: bool) -> int:
+    """The exit code of a command ended by typer, which has printed usage errors to stderr."""
     code = end.code if isinstance(end.code, int) else int(end.code is not None)
     if isinstance(end.__context__, typer.Abort):
         return INTERRUPTED
     if code == BAD_INPUT and as_json:
         usage: Any = end.__context__
         message = usage.format_message() if hasattr(usage, "format_message") else "wrong usage"
-        write_json({"error": Ending(code, "UsageError", message).to_dict()})
+        write_json({"error": Failure(code, "UsageError", message).to_dict()})
     return code
 
 
-def _print(ending: Ending, *, as_json: bool) -> None:
-    if ending.sentence:
-        sys.stderr.write(f"{ending.sentence}\n")
+@dataclass(frozen=True)
+class Failure:
+    """Why a command stopped.
+
+    Attributes
+    ----------
+    code : int
+        Exit code.
+    kind : str
+        Name of the error, for machines.
+    sentence : str
+        What a person reads; may be empty.
+    details : dict
+        More entries for the JSON.
+    """
+
+    code: int
+    kind: str
+    sentence: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        message = self.sentence.removeprefix("error: ")
+        return {"type": self.kind, "message": message, "exit_code": self.code, **self.details}
+
+
+def explain(error: Exception) -> Failure | None:
+    """Describe an error that the user can fix; ``None`` for a bug of ours.
+
+    Examples
+    --------
+    >>> explain(FileNotFoundError(2, "No such file or directory", "rows.csv")).sentence
+    'error: rows.csv: No such file or directory.'
+    >>> explain(ZeroDivisionError()) is None
+    True
+    """
+    for kinds, code, describe in _FAILURES:
+        if isinstance(error, kinds):
+            return Failure(code, type(error).__name__, describe(error), _details(error))
+    return None
+
+
+def _details(error: Exception) -> dict[str, Any]:
+    report: Any = getattr(error, "conflicts", None)
+    return {} if report is None else dict(report.to_dict(limit=SHOWN_CONFLICTS))
+
+
+def _plain(error: Exception) -> str:
+    return in_options(str(error))
+
+
+def _sentence(error: Exception) -> str:
+    return f"error: {in_options(str(error))}"
+
+
+def _about_file(error: OSError) -> str:
+    if error.strerror is None:
+        return _sentence(error)
+    name = "" if error.filename is None else f"{error.filename}: "
+    return f"error: {name}{error.strerror}."
+
+
+def _about_model(error: Exception) -> str:
+    return f"error: the model could not be written or read: {in_options(str(error))}."
+
+
+def _about_memory(error: Exception) -> str:
+    return "error: not enough memory; give fewer rows, or a .npy file, which is read in blocks."
+
+
+#: The first match decides, so specific errors come first.
+_FAILURES: tuple[tuple[type[Exception], int, Callable[[Any], str]], ...] = (
+    (InterruptedCommand, INTERRUPTED, _plain),
+    (ReaderGone, DONE, _plain),
+    (ConflictError, CONTRADICTORY, _sentence),
+    (SpherePairError, BAD_INPUT, _sentence),
+    (OSError, BAD_INPUT, _about_file),
+    (SafetensorError, BAD_INPUT, _about_model),
+    (MemoryError, BAD_INPUT, _about_memory),
+)
+
+
+def _print(failure: Failure, *, as_json: bool) -> None:
+    if failure.sentence:
+        sys.stderr.write(f"{failure.sentence}\n")
     if as_json:
-        write_json({"error": ending.to_dict()})
+        write_json({"error": failure.to_dict()})
 
 
-def _never_fail_to_print() -> None:
-    """Replace what a terminal's encoding lacks, rather than end in a UnicodeEncodeError."""
+def _replace_unprintable() -> None:
+    """Replace characters that the terminal's encoding lacks instead of raising UnicodeEncodeError."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(io.UnsupportedOperation, ValueError):
             if isinstance(stream, io.TextIOWrapper):

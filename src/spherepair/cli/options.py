@@ -1,48 +1,20 @@
-"""Options that several commands share, and the words they are given in."""
+"""Command-line options, the values they accept, and checks of output paths; loads without torch."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-DATA_KINDS = ".npy, .npz, .csv, .parquet or .svmlight"
-PAIR_KINDS = ".csv, .parquet or .jsonl with left, right, link and perhaps weight"
+from spherepair.errors import InvalidParameterError
 
-DataArgument = Annotated[
-    Path, typer.Argument(metavar="DATA", help=f"Rows of features: {DATA_KINDS}.", show_default=False)
-]
-ModelArgument = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.", show_default=False)
-]
-PairsArgument = Annotated[
-    Path, typer.Argument(metavar="PAIRS", help=f"Pairs: {PAIR_KINDS}.", show_default=False)
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DATA", help=f"The rows that the pairs are about: {DATA_KINDS}."),
-]
-IdOption = Annotated[
-    str | None,
-    typer.Option(
-        "--id", metavar="COLUMN", help="Column that names the rows; no feature, and what pairs name."
-    ),
-]
-DropOption = Annotated[
-    list[str] | None,
-    typer.Option("--drop", metavar="COLUMN", help="Column to leave out; may be given several times."),
-]
-OutOption = Annotated[
-    Path, typer.Option("--out", "-o", metavar="LABELS", help="File to write: .csv, .parquet or .npy.")
-]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, ...")]
-SeedOption = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, help="The same number, the same result.")
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, also for errors.")]
+DATA_KINDS = ".npy, .npz, .csv, .parquet or .svmlight"
+PAIR_KINDS = ".csv, .parquet or .jsonl with left, right, link and optionally weight"
+LABEL_SUFFIXES = (".csv", ".parquet", ".npy")
 
 
 class OnConflict(StrEnum):
@@ -54,14 +26,14 @@ class OnConflict(StrEnum):
 
 
 class Clustering(StrEnum):
-    """What cuts the embedding into clusters."""
+    """How the embedding is clustered."""
 
     KMEANS = "kmeans"
     WARD = "ward"
 
 
 class Pretraining(StrEnum):
-    """How the network is prepared before it sees pairs."""
+    """How the network is pretrained."""
 
     JOINT = "joint"
     STACKED = "stacked"
@@ -76,7 +48,7 @@ class Preset(StrEnum):
 
 
 class Method(StrEnum):
-    """How the number of clusters is inferred."""
+    """How the number of clusters is estimated."""
 
     CONSENSUS = "consensus"
     TAIL_ANGLE = "tail-angle"
@@ -84,8 +56,161 @@ class Method(StrEnum):
     LIFETIME = "lifetime"
 
 
+DataArgument = Annotated[
+    Path, typer.Argument(metavar="DATA", help=f"Rows of features: {DATA_KINDS}.", show_default=False)
+]
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.", show_default=False)
+]
+PairsArgument = Annotated[
+    Path, typer.Argument(metavar="PAIRS", help=f"Pairs: {PAIR_KINDS}.", show_default=False)
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="DATA", help=f"Rows the pairs refer to: {DATA_KINDS}.")
+]
+IdOption = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COLUMN", help="ID column: not a feature; pairs refer to it."),
+]
+DropOption = Annotated[
+    list[str] | None,
+    typer.Option("--drop", metavar="COLUMN", help="Column to leave out; can be repeated."),
+]
+LabelsArgument = Annotated[
+    Path, typer.Option("--out", "-o", metavar="LABELS", help="Output file: .csv, .parquet or .npy.")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, also for errors.")]
+
+ConstraintsOption = Annotated[
+    Path, typer.Option("--constraints", "-c", metavar="PAIRS", help=f"Pairs: {PAIR_KINDS}.")
+]
+OptionalPairsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--constraints",
+        "-c",
+        metavar="PAIRS",
+        help=f"Pairs: {PAIR_KINDS}, or a record of spherepair ask.",
+        show_default="none: clusters follow the features alone",
+    ),
+]
+ModelOption = Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="Folder for the model.")]
+RefinedOption = Annotated[
+    Path,
+    typer.Option("--out", "-o", metavar="MODEL", help="Folder for the new model; may be the old one's."),
+]
+ClustersOption = Annotated[
+    str, typer.Option("--clusters", "-k", metavar="K|auto", help="Number of clusters.")
+]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option("--labels-out", metavar="FILE", help="Also write the labels: .csv, .parquet or .npy."),
+]
+ConflictOption = Annotated[
+    OnConflict, typer.Option("--on-conflict", help="What to do with contradictory pairs.")
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Folder for progress; run the same command again to continue an interrupted fit.",
+    ),
+]
+PresetOption = Annotated[
+    Preset, typer.Option("--preset", help="Start from our defaults or from the paper's settings.")
+]
+DimensionOption = Annotated[
+    str, typer.Option("--embedding-dim", metavar="D|auto", help="Dimensions of the embedding.")
+]
+HiddenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--hidden-dims",
+        metavar="SIZES",
+        help="Hidden layers: compact, standard, deep, or sizes such as 500,500,2000.",
+        show_default="from the preset",
+    ),
+]
+EpochsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-epochs",
+        metavar="N",
+        min=1,
+        help="Maximum number of epochs on pairs.",
+        show_default="from the preset",
+    ),
+]
+ClusteringOption = Annotated[
+    Clustering | None,
+    typer.Option("--clustering", help="How the embedding is clustered.", show_default="from the preset"),
+]
+PretrainingOption = Annotated[
+    Pretraining | None,
+    typer.Option("--pretraining", help="How the network is pretrained.", show_default="from the preset"),
+]
+
+RecordOption = Annotated[
+    Path,
+    typer.Option("--out", "-o", metavar="FILE", help="Record of answers, .jsonl; continued if it exists."),
+]
+TextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--text", metavar="COLUMN", help="Text column: shown, and the only features (tf-idf of its words)."
+    ),
+]
+ImagesOption = Annotated[
+    str | None,
+    typer.Option("--images", metavar="COLUMN", help="Column with picture files: shown, not a feature."),
+]
+KnownPairsOption = Annotated[
+    Path | None,
+    typer.Option("--constraints", "-c", metavar="PAIRS", help=f"Pairs known before: {PAIR_KINDS}."),
+]
+ByOption = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who answers.", show_default="the name of the answerer"),
+]
+AnswererOption = Annotated[
+    str | None,
+    typer.Option(
+        "--answerer", metavar="COMMAND", help="Program that reads questions and writes answers as JSON lines."
+    ),
+]
+AnswerSecondsOption = Annotated[
+    float,
+    typer.Option("--answer-seconds", metavar="S", min=0.1, help="Longest wait for an answer of the program."),
+]
+AnswersOption = Annotated[
+    int | None,
+    typer.Option("--answers", metavar="N", min=1, help="Stop when the record has so many answers."),
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option("--minutes", metavar="M", min=0.0, help="Stop when its answers have taken so long."),
+]
+SettledOption = Annotated[
+    bool, typer.Option("--stop-when-settled", help="Stop when going on is not worth it.")
+]
+StrategyOption = Annotated[
+    str, typer.Option("--strategy", metavar="NAME", help="How questions are chosen; cards is best.")
+]
+FinalModelOption = Annotated[
+    Path | None, typer.Option("--model", metavar="DIR", help="At the end, fit a model and save it here.")
+]
+FinalLabelsOption = Annotated[
+    Path | None,
+    typer.Option("--labels", metavar="FILE", help="At the end, write the labels: .csv, .parquet or .npy."),
+]
+
+
 def count_or_auto(text: str, option: str) -> int | str:
-    """A whole number of at least one, or "auto".
+    """Parse a whole number of at least 1, or "auto".
 
     Examples
     --------
@@ -97,19 +222,19 @@ def count_or_auto(text: str, option: str) -> int | str:
     if text.strip().isdecimal() and int(text) >= 1:
         return int(text)
     raise typer.BadParameter(
-        f"it must be a whole number of at least 1 or 'auto', got {text!r} instead.", param_hint=option
+        f"must be a whole number of at least 1 or 'auto', got {text!r} instead.", param_hint=option
     )
 
 
 def layer_sizes(text: str, option: str = "--hidden-dims") -> str | tuple[int, ...]:
-    """Sizes of hidden layers by name or as numbers.
+    """Parse the hidden layers: a name, or sizes separated by commas.
 
     Examples
     --------
     >>> layer_sizes("compact"), layer_sizes("32,16")
     ('compact', (32, 16))
     """
-    from spherepair.networks import ARCHITECTURES  # which loads torch
+    from spherepair.networks import ARCHITECTURES  # loads torch
 
     if text in ARCHITECTURES:
         return text
@@ -117,6 +242,59 @@ def layer_sizes(text: str, option: str = "--hidden-dims") -> str | tuple[int, ..
     if all(size.isdecimal() and int(size) >= 1 for size in sizes):
         return tuple(int(size) for size in sizes)
     raise typer.BadParameter(
-        f"it must be one of {', '.join(ARCHITECTURES)} or sizes such as 500,500,2000, got {text!r} instead.",
+        f"must be one of {', '.join(ARCHITECTURES)} or sizes such as 500,500,2000, got {text!r} instead.",
         param_hint=option,
     )
+
+
+def check_label_file(path: Path, inputs: Iterable[Path | None]) -> None:
+    """Refuse a label file with an unknown ending, in a missing folder, or that is also an input."""
+    if path.suffix.lower() not in LABEL_SUFFIXES:
+        raise InvalidParameterError(f"{path}: the name of a label file must end in .csv, .parquet or .npy.")
+    check_output(path, inputs)
+
+
+def check_output(path: Path, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse an output that is a folder, cannot be written, or would overwrite an input."""
+    if path.is_dir():
+        raise InvalidParameterError(f"{path} is a folder; give the name of a file.")
+    if not path.parent.is_dir():
+        raise InvalidParameterError(f"{path} cannot be written: the folder {path.parent} does not exist.")
+    if not os.access(path.parent, os.W_OK):
+        raise InvalidParameterError(f"{path} cannot be written: no permission to write to {path.parent}.")
+    for given in inputs:
+        if given is not None and path.exists() and given.exists() and os.path.samefile(path, given):
+            raise InvalidParameterError(f"{path} is also an input; choose another name for the output.")
+
+
+def check_model_folder(folder: Path) -> None:
+    """Refuse a folder that a model could not be saved to."""
+    from spherepair.persistence import refuse_foreign_folder  # loads torch
+
+    refuse_foreign_folder(folder)
+    _refuse_locked(folder)
+
+
+def check_checkpoint_folder(folder: Path, model: Path) -> None:
+    """Refuse a checkpoint folder that cannot be written or that shares its place with the model."""
+    refuse_within(folder, model, option="--checkpoint")
+    refuse_within(model, folder, option="--out")
+    if folder.exists() and not folder.is_dir():
+        raise InvalidParameterError(f"--checkpoint {folder} is a file; give the name of a folder.")
+    _refuse_locked(folder)
+
+
+def refuse_within(path: Path, folder: Path, *, option: str) -> None:
+    """Refuse a path inside a folder that a model or checkpoint needs for itself."""
+    if path.resolve().is_relative_to(folder.resolve()):
+        raise InvalidParameterError(
+            f"{option} {path} is inside {folder}, which holds another output; choose another place."
+        )
+
+
+def _refuse_locked(folder: Path) -> None:
+    nearest = next(parent for parent in [folder, *folder.absolute().parents] if parent.exists())
+    if not nearest.is_dir():
+        raise InvalidParameterError(f"{folder} cannot be written: {nearest} is a file, not a folder.")
+    if not os.access(nearest, os.W_OK):
+        raise InvalidParameterError(f"{folder} cannot be written: no permission to write to {nearest}.")

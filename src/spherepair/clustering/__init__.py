@@ -1,1 +1,1 @@
-"""Clustering of embeddings: assigners, and the number of clusters."""
+"""Clustering of embeddings: labels and centers, nearest neighbors, and the number of clusters."""

@@ -1,11 +1,14 @@
-"""Tail-averaged angles of cannot-linked pairs in nested PCA subspaces (the paper's Algorithm 2).
+"""Tail angles of cannot-links in nested PCA subspaces (the paper's Algorithm 2).
 
-For every d = 1..D the rows that occur in cannot-links are projected on their first d principal
-components, the angle of every cannot-link is taken there, and the smallest share ρ of the angles
-is averaged: δ̄_d = mean of the ceil(ρ m) smallest angles of m pairs. By the corollary on δ_d the
-curve rises until d = K - 1 and is flat from there on.
+For every d = 1..D the rows in cannot-links are projected on their first d principal components, the angle
+of every cannot-link is taken there, and the smallest share rho of the angles is averaged:
 
-Reference: "SpherePair", Section 4 (corollary on δ_d) and Algorithm 2.
+    delta_d = mean of the ceil(rho m) smallest angles of m pairs
+
+By Corollary 4.7 the curve rises until d = K - 1 and is flat from there on.
+
+Reference: Zhang and Chen, "Angular Constraint Embedding via SpherePair Loss for Constrained Clustering",
+NeurIPS 2025, Section 4.
 """
 
 from __future__ import annotations
@@ -16,28 +19,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.clustering.number_settings import ANGLE_RESOLUTION
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+#: The plateau is above this angle for clusters of any sizes (Corollary 4.7).
 LOWEST_PLATEAU = np.pi / 3
+#: Steps of the curve below half a degree are not told apart.
+ANGLE_RESOLUTION = float(np.radians(0.5))
 
-# Resampling weights shift the border of the tail; half as many pairs again are kept beyond it.
+# Resampling weights shift the border of the tail, so half as many pairs again are kept beyond it.
 _TAIL_SLACK = 1.5
 _SMALLEST_KEPT_TAIL = 256
 
 
 @dataclass(frozen=True)
 class TailAngles:
-    """The curve δ̄_d for several tail ratios, with its resamples.
+    """The curve delta_d for several tail ratios, with its resamples.
 
     Attributes
     ----------
     tail_ratios : tuple of float, length T
-        The shares ρ of smallest angles that were averaged.
+        Shares rho of the smallest angles that were averaged.
     curves : ndarray of shape (T, D)
-        δ̄_d in radians from all pairs.
+        delta_d in radians from all pairs.
     resampled : ndarray of shape (T, R, D)
         The same from R bootstrap samples of the pairs.
     """
@@ -56,18 +60,18 @@ def tail_angles(
     tail_ratios: tuple[float, ...] = (0.05,),
     resamples: Floats | None = None,
 ) -> TailAngles:
-    """Compute δ̄_d for d = 1..D.
+    """Compute delta_d for d = 1..D.
 
     Parameters
     ----------
     embedding : ndarray of shape (n, D)
-        Rows of length one.
+        Unit vectors.
     left, right : ndarray of shape (m,)
         The two ends of each cannot-link; m is at least one.
     weight : ndarray of shape (m,), optional
-        How much each pair counts; all pairs alike when missing.
+        How much each pair counts; by default all count the same.
     tail_ratios : tuple of float
-        Shares ρ in (0, 1].
+        Shares rho in (0, 1].
     resamples : ndarray of shape (R, m), optional
         How often each pair occurs in each of R bootstrap samples; the PCA is not repeated.
 
@@ -97,20 +101,20 @@ def tail_angles(
 def plateau_features(curves: Floats) -> dict[str, Floats]:
     """Describe every possible onset d* = K - 1 of the plateau of every curve.
 
-    An onset at d is likely when the curve still rises *into* d, hardly rises *after* it and is above
-    π/3. Noise and residual loss add a slow further rise, class imbalance lowers the level. With
-    δ̄_0 = 0 the case K = 2, which is flat at π, is no exception: the whole rise happens at d = 1.
+    An onset at d is likely when the curve still rises into d, hardly rises after it, and is above pi/3.
+    Noise and residual loss add a slow further rise; class imbalance lowers the level. With delta_0 = 0 the
+    case K = 2, where the curve is flat at pi, is no exception: the whole rise happens at d = 1.
 
     Parameters
     ----------
     curves : ndarray of shape (..., D)
-        δ̄_d in radians for d = 1..D.
+        delta_d in radians for d = 1..D.
 
     Returns
     -------
     dict of str to ndarray of shape (..., D)
-        ``rise_into``, ``rise_after``: logarithms of the step into d and of the largest step after
-        it; ``below_band``: how far the curve is below π/3 at d, in radians.
+        ``rise_into`` and ``rise_after``: logarithms of the step into d and of the largest step after it;
+        ``below_band``: how far the curve is below pi/3 at d, in radians.
 
     Examples
     --------
@@ -129,7 +133,7 @@ def plateau_features(curves: Floats) -> dict[str, Floats]:
 
 
 def principal_scores(rows: Floats) -> Floats:
-    """Centre rows and turn them to their principal axes, the strongest axis first.
+    """Center rows and rotate them to their principal axes, strongest first.
 
     Parameters
     ----------
@@ -138,7 +142,7 @@ def principal_scores(rows: Floats) -> Floats:
     Returns
     -------
     ndarray of shape (D, n)
-        One contiguous line per axis, which makes the gathers by pair fast.
+        One contiguous line per axis, which makes gathering by pair fast.
 
     Examples
     --------
@@ -146,31 +150,31 @@ def principal_scores(rows: Floats) -> Floats:
     array([[1., 1.],
            [0., 0.]])
     """
-    centred = rows - rows.mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    scores: Floats = np.ascontiguousarray(axes.T[::-1] @ centred.T)
+    centered = rows - rows.mean(axis=0)
+    _, axes = np.linalg.eigh(centered.T @ centered)
+    scores: Floats = np.ascontiguousarray(axes.T[::-1] @ centered.T)
     return scores
 
 
 def _cumulative_cosines(scores: Floats, left: Integers, *, right: Integers) -> Iterator[Floats]:
-    """Yield the cosine of every pair in the first 1, 2, .. D axes, with memory for one of them."""
+    """Yield the cosine of every pair in the first 1, 2, .. D axes, one at a time."""
     dot, left_norm, right_norm = np.zeros((3, len(left)))
     for line in scores:
         first, second = line[left], line[right]
         dot += first * second
         left_norm += first * first
         right_norm += second * second
-        # A row that projects to zero has no direction: its cosine becomes 0, the angle 90 degrees.
+        # A row that projects to zero has no direction: its cosine becomes 0, its angle 90 degrees.
         yield dot / np.sqrt(np.maximum(left_norm * right_norm, np.finfo(float).tiny))
 
 
 def _resampled_weights(n_pairs: int, *, weight: Floats | None, resamples: Floats | None) -> Floats:
-    """Weights of shape (1 + R, m): as given, then those of the resamples."""
+    """Weights of shape (1 + R, m): the given ones, then those of the resamples."""
     given = np.ones(n_pairs) if weight is None else weight / weight.mean()
     if resamples is None:
         return given[None]
     resampled = given * resamples
-    resampled[resampled.sum(axis=1) == 0] = given  # one pair alone is drawn zero times now and then
+    resampled[resampled.sum(axis=1) == 0] = given  # a single pair is sometimes drawn zero times
     return np.vstack([given, resampled])
 
 
@@ -182,7 +186,7 @@ def _kept_tail(n_pairs: int, *, largest_ratio: float, weighted: bool) -> int:
 
 
 def _largest_first(values: Floats, count: int) -> Integers:
-    """Return the positions of the ``count`` largest values, in falling order."""
+    """Positions of the ``count`` largest values, in falling order."""
     if count < len(values):
         candidates = np.argpartition(values, len(values) - count)[len(values) - count :]
     else:
@@ -199,10 +203,10 @@ def _tail_means(angles: Floats, weights: Floats, *, nearest: Integers, ratios: t
     moment = np.cumsum(kept * angles, axis=1)
     lines = np.arange(len(weights))
     means = np.empty((len(ratios), len(weights)))
-    for place, ratio in enumerate(ratios):
+    for t, ratio in enumerate(ratios):
         # 1e-9: a product such as 0.1 * 30 = 3.0000000000000004 must not ask for a fourth pair.
         wanted = np.minimum(np.ceil(ratio * totals - 1e-9), mass[:, -1])
         border = np.minimum((mass < wanted[:, None]).sum(axis=1), len(angles) - 1)
         surplus = mass[lines, border] - wanted
-        means[place] = (moment[lines, border] - surplus * angles[border]) / wanted
+        means[t] = (moment[lines, border] - surplus * angles[border]) / wanted
     return means

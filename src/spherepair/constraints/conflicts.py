@@ -1,4 +1,4 @@
-"""Contradictions: cannot-links inside a chain of must-links, each with the shortest such chain."""
+"""Contradictions: cannot-links whose two rows are connected by must-links, each with the shortest chain."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
 from spherepair.constraints.graph import PairGraph, is_contradictory
-from spherepair.constraints.table import IndexArray, PairTable
+from spherepair.constraints.pair_arrays import IndexArray, PairArrays
 from spherepair.errors import ConflictError
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """A cannot-link and the must-links that say the opposite.
+    """A cannot-link and the must-links that contradict it.
 
     Parameters
     ----------
     left, right : int
         The two rows of the cannot-link.
     chain : tuple of int
-        Rows from `left` to `right`, neighbours joined by must-links; no shorter chain exists.
+        Rows from `left` to `right`, each must-linked with the next; no shorter chain exists.
     source_row : int
-        Where the cannot-link was given (row of the file, position in the list); -1 if nowhere.
+        Row of the file or position in the list that the cannot-link comes from; -1 if neither.
     chain_rows : tuple of int
-        Where each must-link of the chain was given; -1 if nowhere.
+        The same for each must-link of the chain.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Conflict:
     chain_rows: tuple[int, ...]
 
     def explain(self, ids: Sequence[Any] | None = None) -> str:
-        """One sentence; `ids`, the name of each row, stands in for row numbers where given."""
+        """One sentence, with `ids` (the id of each row) in place of row numbers if given."""
         names = [str(row if ids is None else ids[row]) for row in self.chain]
         place = f" at row {self.source_row} of the pairs" if self.source_row >= 0 else ""
         known = [str(row) for row in self.chain_rows if row >= 0]
@@ -56,8 +56,7 @@ class Conflict:
 class ConflictReport(Sequence[Conflict]):
     """All contradictions of some pairs, in the order of their cannot-links.
 
-    They are found at once; the chain that proves one is searched when it is asked for, so that
-    ``len`` and ``bool`` are cheap however many there are.
+    A chain is searched only when its conflict is asked for, so that ``len`` and ``bool`` are cheap.
 
     Parameters
     ----------
@@ -80,7 +79,7 @@ class ConflictReport(Sequence[Conflict]):
     (1, (0, 1, 2))
     """
 
-    def __init__(self, pairs: PairTable, graph: PairGraph) -> None:
+    def __init__(self, pairs: PairArrays, graph: PairGraph) -> None:
         self.pair_index: IndexArray = np.flatnonzero(is_contradictory(pairs, graph))
         self._pairs = pairs
         self._graph = graph
@@ -104,7 +103,7 @@ class ConflictReport(Sequence[Conflict]):
         return self.summary()
 
     def summary(self, *, limit: int = 5, ids: Sequence[Any] | None = None) -> str:
-        """How many contradictions there are, and the first `limit` of them in words."""
+        """Number of contradictions, and a sentence on each of the first `limit`."""
         if not self:
             return "no contradictions"
         lines = [f"{len(self)} {'contradiction' if len(self) == 1 else 'contradictions'}:"]
@@ -114,15 +113,15 @@ class ConflictReport(Sequence[Conflict]):
         return "\n".join(lines)
 
     def to_dict(self, *, limit: int | None = None) -> dict[str, Any]:
-        """Plain numbers and lists for JSON; at most `limit` conflicts are written out."""
+        """Plain values for JSON, with at most `limit` conflicts."""
         return {"n_conflicts": len(self), "conflicts": [asdict(c) for c in self[:limit]]}
 
     def to_error(self, ids: Sequence[Any] | None = None) -> ConflictError:
-        """The error that says how many there are, what the first is, and what can be done."""
+        """An error with the number of contradictions, the first of them, and the remedy."""
         first = self[0].explain(ids)
         count = "1 contradiction" if len(self) == 1 else f"{len(self)} contradictions"
         return ConflictError(
-            f"constraints: {count}; the first: {first}. Mend the pairs, or leave out such "
+            f"constraints: {count}; the first: {first}. Correct the pairs, or leave out such "
             'cannot-links with drop_conflicts() or on_conflict="drop".',
             conflicts=self,
         )
@@ -147,11 +146,11 @@ class ConflictReport(Sequence[Conflict]):
 class _ChainSearch:
     """Shortest chains of must-links, searched inside one component at a time.
 
-    Rows are put in order component by component and links by their rows, so that the links of a
-    component are one run and a search costs no more than the component is large.
+    Rows are sorted by component and links by their rows, so that the links of a component are
+    contiguous and the cost of a search is bounded by the size of the component.
     """
 
-    def __init__(self, pairs: PairTable, graph: PairGraph) -> None:
+    def __init__(self, pairs: PairArrays, graph: PairGraph) -> None:
         labels, sizes = graph.components.labels, graph.components.sizes
         self._n_rows = len(labels)
         self._component = labels
@@ -164,8 +163,8 @@ class _ChainSearch:
         keys = np.concatenate([left * self._n_rows + right, right * self._n_rows + left])
         order = np.argsort(keys)
         self._key, self._pair = keys[order], np.tile(must, 2)[order]
-        # Conflicts of one component, or even one row, often follow each other: the last links and
-        # the last tree are kept, and no more.
+        # Conflicts of one component, or even one row, often follow each other: cache the last links
+        # and the last tree.
         self._links: tuple[int, csr_array] | None = None
         self._tree: tuple[int, IndexArray] | None = None
 
@@ -180,7 +179,7 @@ class _ChainSearch:
         return positions
 
     def links_along(self, chain: IndexArray) -> IndexArray:
-        """The pair that joins each two neighbours of the chain, of shape (len(chain) - 1,)."""
+        """Position of the pair between each two successive rows, of shape (len(chain) - 1,)."""
         place = self._place[chain]
         return self._pair[np.searchsorted(self._key, place[:-1] * self._n_rows + place[1:])]
 

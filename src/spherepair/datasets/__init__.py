@@ -1,8 +1,8 @@
-"""The paper's eight benchmarks and four more, with the paper's splits and preprocessing."""
+"""The paper's eight benchmark datasets and four more, with the paper's splits and preprocessing."""
 
 from __future__ import annotations
 
-from spherepair.datasets.listing import DatasetInfo, list_datasets
-from spherepair.datasets.loading import Dataset, load_dataset
+from spherepair.datasets.catalog import DatasetInfo, list_datasets
+from spherepair.datasets.loader import Dataset, load_dataset
 
 __all__ = ["Dataset", "DatasetInfo", "list_datasets", "load_dataset"]

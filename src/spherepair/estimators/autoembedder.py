@@ -1,6 +1,6 @@
 """AutoEmbedder: a Euclidean embedding by truncated margins, cut into clusters afterwards.
 
-    minimise  mean of min(d, α₂)² over must-links and (α₁ - min(d, α₁))² over cannot-links
+    minimize  mean of min(d, α₂)² over must-links and (α₁ - min(d, α₁))² over cannot-links
 
 then k-means or Ward. Reference: Ohi et al., "AutoEmbedder: a semi-supervised DNN embedding system for
 clustering", Knowledge-Based Systems 2020; in the SpherePair paper's appendix "Baselines".
@@ -9,7 +9,6 @@ clustering", Knowledge-Based Systems 2020; in the SpherePair paper's appendix "B
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,20 +16,19 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor, nn
 
-from spherepair.estimators.base import Job
-from spherepair.estimators.embedding import EmbeddingClusterer
-from spherepair.estimators.parameters import POSITIVE, PRETRAINING_PARAMETERS, hidden_sizes, store_parameters
-from spherepair.estimators.searching import search_settings
-from spherepair.estimators.sweeps import pair_sweep, shuffle_sides
-from spherepair.losses.margin import margin_pair_loss
-from spherepair.networks.twin import TwinEncoder, build_twin
-from spherepair.training.batches import Batch, Batches
-from spherepair.training.engine import Objective, Recipe
+from spherepair.estimators.embed_then_cluster import EmbeddingClusterer
+from spherepair.estimators.job import Job, Stage
+from spherepair.estimators.setting_search import search_settings
+from spherepair.losses.pair_losses import margin_pair_loss
+from spherepair.networks.baseline_networks import TwinEncoder, build_twin
+from spherepair.training.batches import Batch, PairTensors, pair_batches
+from spherepair.training.engine import Objective, Plan, Recipe
+from spherepair.training.hardware import torch_generator
+from spherepair.training.optimization import StoppingRule
 from spherepair.training.pretraining import pretrain
-from spherepair.training.randomness import torch_generator
-from spherepair.training.stopping import StoppingRule
+from spherepair.validation import POSITIVE, PRETRAINING_PARAMETERS, hidden_sizes, store_parameters
 
-#: The values among which the paper searched (α₁ and α₂), and those it chose for MNIST.
+#: The values that the paper tried (α₁ and α₂), and those it chose for MNIST.
 MARGINS, CAPS = (1, 10, 50, 100, 500, 1000, 5000), (100, 1000, 10_000)
 USUAL_MARGIN, USUAL_CAP = 100.0, 10_000.0
 
@@ -81,23 +79,22 @@ class AutoEmbedder(EmbeddingClusterer):
         Cannot-linked rows are pushed at least this far apart (α₁). The paper has 100 for MNIST, 50 for
         FashionMNIST and STL-10, 10 for ImageNet-10 and RCV1-10, 500 for its other data.
     cap : float or "search", default=10_000.0
-        Must-linked rows further apart than this are given up (α₂). ``"search"`` tries the paper's
-        grid and keeps the values whose clusters satisfy most of the pairs that were held out, see
-        ``margin_`` and ``cap_``.
+        Must-linked rows farther apart than this are ignored (α₂). ``"search"`` tries the paper's grid and
+        chooses the values whose clusters satisfy most of the held-out pairs; see ``margin_`` and ``cap_``.
     tied : bool, default=False
-        Whether both ends of a pair pass the same encoder. The published experiments have two, of which
-        pretraining touches the first only; tied ones are the fairer rival.
+        Whether both ends of a pair pass through the same encoder. The published experiments have two, and
+        pretraining trains the first only; a tied encoder is the fairer baseline.
     pretraining : {"joint", "stacked"} or None, default="joint"
-        How the first encoder is prepared before it sees pairs.
+        How the first encoder is trained before it sees pairs.
     scaling : {"auto", "standard", "none"}, default="auto"
-        How columns are put on a common footing; learned on fit and saved with the model.
+        How columns are scaled; learned on fit and saved with the model.
     clustering : {"kmeans", "ward"} or scikit-learn clusterer, default="kmeans"
         What cuts the embedding into clusters.
     batch_size, max_epochs, learning_rate
         As in :class:`spherepair.SpherePair`.
     stopping : {"fixed", "paper", …} or StoppingRule, default="fixed"
         When to stop before ``max_epochs``.
-    on_conflict, checkpoint, device, precision, random_state, progress
+    device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
     Attributes
@@ -105,7 +102,7 @@ class AutoEmbedder(EmbeddingClusterer):
     margin_, cap_ : float
         The margins that were used.
     labels_, n_clusters_, embedding_, cluster_centers_, history_, constraints_, network_
-        As in :class:`spherepair.SpherePair`, but for embeddings and centres of any length.
+        As in :class:`spherepair.SpherePair`; embeddings and centers may have any length.
 
     Examples
     --------
@@ -143,8 +140,6 @@ class AutoEmbedder(EmbeddingClusterer):
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "fixed",
-        on_conflict: str = "raise",
-        checkpoint: str | Path | None = None,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -172,7 +167,7 @@ class AutoEmbedder(EmbeddingClusterer):
 
     @property
     def cap_(self) -> float:
-        """The distance beyond which must-linked rows were given up (α₂), given or found."""
+        """The distance beyond which must-linked rows were ignored (α₂), given or found."""
         return float(self._fitted_network().cap)
 
     def _build_network(self, n_features: int, embedding_dim: int, seed: int) -> TwinEncoder:
@@ -189,15 +184,20 @@ class AutoEmbedder(EmbeddingClusterer):
     def _pretrain(self, job: Job) -> None:
         pretrain(job.network.autoencoder, job.rows, job.session, method=self.pretraining)
 
-    def _initialise(self, job: Job) -> None:
+    def _initialize(self, job: Job) -> None:
         search_settings(self, job, {"margin": MARGINS, "cap": CAPS})
 
-    def _build_objective(self, job: Job) -> Objective:
-        return AutoEmbedderObjective(job.network)
+    def _plan(self, job: Job, stage: Stage) -> Plan:
+        seed = job.session.seed
+        pairs = _shuffle_sides(PairTensors.of(job.pairs), torch_generator(seed, "sides"))
+        batches = pair_batches(job.rows, pairs, batch_size=self.batch_size, seed=seed, stream=stage.name)
+        recipe = Recipe(learning_rate=self.learning_rate)
+        return Plan(AutoEmbedderObjective(job.network), (batches,), recipe)
 
-    def _recipe(self) -> Recipe:
-        return Recipe(learning_rate=self.learning_rate)
 
-    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
-        pairs = shuffle_sides(job.pair_tensors(), torch_generator(job.session.seed, "sides"))
-        return [pair_sweep(job, stage, batch_size=self.batch_size, pairs=pairs)]
+def _shuffle_sides(pairs: PairTensors, generator: torch.Generator) -> PairTensors:
+    """Swap the ends of half of the pairs: lists of pairs often have the smaller position on the left."""
+    is_swapped = torch.rand(len(pairs), generator=generator) < 0.5
+    left = torch.where(is_swapped, pairs.right, pairs.left)
+    right = torch.where(is_swapped, pairs.left, pairs.right)
+    return PairTensors(left, right, pairs.is_must_link, pairs.weight)

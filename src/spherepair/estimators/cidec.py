@@ -4,7 +4,7 @@
     must-links    -λ₂ log(q_a · q_b) + reconstruction error of both ends
     cannot-links  -log(1 - q_a · q_b)
 
-three sweeps one after the other in every epoch. Without constraints the first alone is left: IDEC.
+one after the other in every epoch. Without constraints only the first is left: IDEC.
 
 Reference: Zhang et al., "A framework for deep constrained clustering", Data Mining and Knowledge
 Discovery 2021.
@@ -13,25 +13,23 @@ Discovery 2021.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from spherepair.estimators.anchored import SelfTrainingClusterer, SelfTrainingObjective
-from spherepair.estimators.base import Job
-from spherepair.estimators.parameters import NOT_NEGATIVE, store_parameters
-from spherepair.estimators.sweeps import pair_sweep
+from spherepair.estimators.end_to_end import SelfTrainingClusterer, SelfTrainingObjective
+from spherepair.estimators.job import Job, Stage
 from spherepair.losses import reconstruction_loss
-from spherepair.losses.pair_likelihood import pair_likelihood_loss
-from spherepair.networks.clustered import ClusteredAutoencoder
-from spherepair.training.batches import Batch, Batches, row_batches
-from spherepair.training.engine import Objective, Recipe
+from spherepair.losses.pair_losses import pair_likelihood_loss
+from spherepair.networks.baseline_networks import ClusteredAutoencoder
+from spherepair.training.batches import Batch, Batches, PairTensors, pair_batches, row_batches
+from spherepair.training.engine import Plan, Recipe
 from spherepair.training.hardware import Hardware
+from spherepair.training.optimization import StoppingRule
 from spherepair.training.rows import RowSource
-from spherepair.training.stopping import StoppingRule
+from spherepair.validation import NOT_NEGATIVE, store_parameters
 
 #: Weight of clustering against reconstruction in IDEC (γ). Differs from the paper: it does not print
 #: this factor, but the authors' published code has it.
@@ -40,7 +38,7 @@ ROWS, MUST_LINKS, CANNOT_LINKS = "rows", "must-links", "cannot-links"
 
 
 class CIDECObjective(SelfTrainingObjective):
-    """Named terms of each sweep: clustering and reconstruction, must-links, cannot-links.
+    """Named terms of each part of an epoch: clustering and reconstruction, must-links, cannot-links.
 
     Parameters
     ----------
@@ -49,8 +47,6 @@ class CIDECObjective(SelfTrainingObjective):
     hardware : Hardware
     clustering_weight, must_link_weight : float
     """
-
-    passes_once = True
 
     def __init__(
         self,
@@ -66,7 +62,7 @@ class CIDECObjective(SelfTrainingObjective):
         self._must_link_weight = must_link_weight
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """What the sweep of this batch asks for."""
+        """Terms of the part of the epoch that this batch belongs to."""
         z = self.network.encode(batch.x)
         if batch.part == ROWS:
             error = reconstruction_loss(self.network.decode(z), batch.x, weight=batch.row_weight)
@@ -85,7 +81,7 @@ class CIDECObjective(SelfTrainingObjective):
 
 
 class CIDEC(SelfTrainingClusterer):
-    """Deep embedded clustering with an autoencoder, learnable centres and pair likelihoods.
+    """Deep embedded clustering with an autoencoder, learnable centers and pair likelihoods.
 
     Parameters
     ----------
@@ -98,31 +94,31 @@ class CIDEC(SelfTrainingClusterer):
     clustering_weight : float, default=1.0
         Weight of the target distribution (λ₁), on top of IDEC's own factor of 0.1.
     must_link_weight : float, default=0.1
-        Weight of must-links; that of cannot-links is one (λ₂).
+        Weight of must-links (λ₂); that of cannot-links is one.
     exponent : float, default=2.0
         Memberships fall off as (1 + squared distance)^-exponent; 1 is DEC's Student's t-distribution, 2 is
-        what the published results were made with.
+        what the published results used.
     pretraining : {"joint", "stacked"} or None, default="joint"
         How the autoencoder is prepared.
     scaling : {"auto", "standard", "none"}, default="auto"
-        How columns are put on a common footing.
+        How columns are scaled.
     batch_size : int, default=256
         Rows, and pairs, per step.
     max_epochs : int, default=300
         Upper limit of epochs after pretraining.
     learning_rate : float, default=1e-3
-        Of Adam.
+        Learning rate of Adam.
     stopping : str or StoppingRule, default="stable-labels"
         ``"stable-labels"`` stops when less than 0.1 % of the rows change their cluster in an epoch, after
         30 epochs at the earliest.
-    on_conflict, checkpoint, device, precision, random_state, progress
+    device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_rows, embedding_dim)
     cluster_centers_ : ndarray of shape (n_clusters, embedding_dim)
-        The learned centres.
+        The learned centers.
     labels_, history_, constraints_, network_, n_clusters_, n_features_in_, feature_names_in_
         As in :class:`spherepair.SpherePair`.
 
@@ -138,8 +134,8 @@ class CIDEC(SelfTrainingClusterer):
     (5, 3)
     """
 
-    # Differs from the paper: it has no least number of epochs; the authors' code has this one.
-    _least_epochs: ClassVar[int] = 30
+    # Differs from the paper: it has no minimum of epochs; the authors' code has this one.
+    _min_epochs: ClassVar[int] = 30
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SelfTrainingClusterer._parameter_constraints,
         "clustering_weight": [NOT_NEGATIVE],
@@ -162,8 +158,6 @@ class CIDEC(SelfTrainingClusterer):
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "stable-labels",
-        on_conflict: str = "raise",
-        checkpoint: str | Path | None = None,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -171,30 +165,34 @@ class CIDEC(SelfTrainingClusterer):
     ) -> None:
         store_parameters(self, locals())
 
-    def _build_objective(self, job: Job) -> Objective:
-        return CIDECObjective(
+    def _plan(self, job: Job, stage: Stage) -> Plan:
+        objective = CIDECObjective(
             job.network,
             job.rows,
             self._hardware,
             clustering_weight=self.clustering_weight,
             must_link_weight=self.must_link_weight,
         )
+        return Plan(objective, self._batches(job, stage.name), Recipe(learning_rate=self.learning_rate))
 
-    def _recipe(self) -> Recipe:
-        return Recipe(learning_rate=self.learning_rate)
-
-    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
-        """Rows, must-links, cannot-links; kinds of pairs that there are none of are left out."""
-        size, links = int(self.batch_size), job.pairs.is_must_link
-        # As in the authors' code rows are never shuffled: an epoch that always ends on the same rows leaves
-        # the same mark, so that labels settle and the rule that watches them can stop.
+    def _batches(self, job: Job, stage: str) -> tuple[Batches, ...]:
+        """Rows, must-links, cannot-links; a kind of pairs without any is left out."""
+        size, seed, links = int(self.batch_size), job.session.seed, job.pairs.is_must_link
+        # As in the authors' code rows are never shuffled: an epoch that always ends on the same rows has the
+        # same effect, so that labels settle and the rule that watches them can stop.
         stream = f"{stage} {ROWS}"
-        rows = row_batches(
-            job.rows, batch_size=size, seed=job.session.seed, stream=stream, shuffled=False, part=ROWS
-        )
+        rows = row_batches(job.rows, batch_size=size, seed=seed, stream=stream, shuffled=False, part=ROWS)
         kinds = ((MUST_LINKS, links), (CANNOT_LINKS, ~links))
-        return [rows] + [
-            pair_sweep(job, f"{stage} {part}", batch_size=size, pairs=job.pair_tensors(which), part=part)
+        pairs = [
+            pair_batches(
+                job.rows,
+                PairTensors.of(job.pairs, which),
+                batch_size=size,
+                seed=seed,
+                stream=f"{stage} {part}",
+                part=part,
+            )
             for part, which in kinds
             if which.any()
         ]
+        return (rows, *pairs)

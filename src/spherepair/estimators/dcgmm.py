@@ -1,6 +1,6 @@
 """DCGMM: a variational autoencoder whose prior is a Gaussian mixture conditioned on the pairs.
 
-    minimise  reconstruction error + KL[q(z, c | x) || p(z, c)] - Σ_pairs W_ab (g_a · g_b)
+    minimize  reconstruction error + KL[q(z, c | x) || p(z, c)] - Σ_pairs W_ab (g_a · g_b)
 
 with g the responsibilities of the components, W = +|W| for must-links and -|W| for cannot-links. Without
 constraints it is VaDE.
@@ -12,34 +12,38 @@ NeurIPS 2021. Derived from the model; ``losses/mixture.py`` has the equations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
-from spherepair.estimators.anchored import AnchoredClusterer
-from spherepair.estimators.base import Job
-from spherepair.estimators.mixture_objective import FUNCTIONS, Functions, MixtureObjective
-from spherepair.estimators.mixture_start import choose_likelihood, fit_mixture, pretrain_plainly
-from spherepair.estimators.parameters import AT_LEAST_ONE, NOT_NEGATIVE, hidden_sizes, store_parameters
-from spherepair.estimators.sweeps import sweep
-from spherepair.networks.mixture import MixtureVAE
-from spherepair.training.batches import Batch, Batches
-from spherepair.training.compiling import WORTH_COMPILING, compiled
-from spherepair.training.embedding import map_rows
-from spherepair.training.engine import Objective, Recipe
-from spherepair.training.hardware import Hardware
-from spherepair.training.randomness import derive_seed, torch_generator
-from spherepair.training.rows import RowSource
-from spherepair.training.stopping import StoppingRule
+from spherepair.estimators.end_to_end import AssigningObjective, CenterClusterer
+from spherepair.estimators.job import Job, Stage
+from spherepair.estimators.mixture_start import choose_likelihood, fit_mixture, pretrain_autoencoder
+from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
+from spherepair.losses.pair_losses import weighted_mean
+from spherepair.networks.baseline_networks import MixtureVAE, mean_and_log_variance, precisions
+from spherepair.training.batches import Batch, Batches, PairTensors
+from spherepair.training.engine import Plan, Recipe, TrainingState
+from spherepair.training.hardware import Hardware, derive_seed, torch_generator
+from spherepair.training.optimization import StoppingRule
+from spherepair.training.rows import RowSource, map_rows
+from spherepair.validation import AT_LEAST_ONE, NOT_NEGATIVE, hidden_sizes, store_parameters
 
 ROWS, PAIRS = "rows", "pairs"
 
 
-class DCGMMObjective(MixtureObjective):
+class Functions(NamedTuple):
+    """The small operations of a step beside the network, as functions of tensors."""
+
+    draw: Any
+    bound: Any
+    agree: Any
+
+
+class DCGMMObjective(AssigningObjective):
     """Named terms: reconstruction and divergence of rows; the same of the ends of pairs, and the pairs.
 
     Parameters
@@ -48,42 +52,85 @@ class DCGMMObjective(MixtureObjective):
     rows : RowSource
     hardware : Hardware
     pair_weight : float
-    compiles : bool, default=False
-        Whether training is long enough to wait for torch's compiler.
     """
 
     def __init__(
-        self,
-        network: MixtureVAE,
-        rows: RowSource,
-        hardware: Hardware,
-        *,
-        pair_weight: float,
-        compiles: bool = False,
+        self, network: MixtureVAE, rows: RowSource, hardware: Hardware, *, pair_weight: float
     ) -> None:
-        functions = Functions(*map(compiled, FUNCTIONS)) if compiles else FUNCTIONS
-        super().__init__(network, rows, hardware, functions=functions)
+        super().__init__(network, rows, hardware)
         self._pair_weight = pair_weight
+        self.pure_functions = FUNCTIONS
+        self._is_bernoulli = bool(network.is_bernoulli)
+        self._generator: torch.Generator | None = None
+
+    def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
+        """Take the noise of this epoch."""
+        self._generator = state.generator
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The evidence bound of all rows of the batch, and the agreement of pairs where it has some."""
+        """The evidence bound of all rows of the batch, and the agreement of its pairs."""
         if batch.part == ROWS:
-            error, divergence, _ = self.bound(batch.x, batch.row_weight)
+            error, divergence, _ = self._evidence_bound(batch.x, batch.row_weight)
             return {"reconstruction": error, "divergence": divergence}
         is_real = (batch.pair_weight > 0).float().repeat(2)
-        error, divergence, logits = self.bound(batch.x, is_real)
+        error, divergence, logits = self._evidence_bound(batch.x, is_real)
         left, right, _ = batch.split(logits)
-        agreement = self.functions.agree(left, right, batch.is_must_link, weight=batch.pair_weight)
+        agreement = self.pure_functions.agree(left, right, batch.is_must_link, weight=batch.pair_weight)
         return {
             "pairs": self._pair_weight * agreement,
             "pair_reconstruction": error,
             "pair_divergence": divergence,
         }
 
+    def _evidence_bound(self, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Reconstruction error and divergence, each a weighted mean, and the responsibilities as logits."""
+        functions = self.pure_functions
+        target = x / self.network.ceiling
+        answer = self.network.posterior(target)
+        z = functions.draw(answer, self._noise(answer))
+        prior = {"centers": self.network.centers, "log_variances": self.network.log_variances}
+        found: tuple[Tensor, Tensor, Tensor] = functions.bound(
+            z, answer, self.network.decode(z), target, weight, is_bernoulli=self._is_bernoulli, **prior
+        )
+        return found
 
-# Differs from the paper: labels come from the mean of a row's embedding; the authors draw it at random,
-# which gives the same row another label now and then.
-class DCGMM(AnchoredClusterer):
+    def _noise(self, answer: Tensor) -> Tensor:
+        """Standard normal noise; zero while the network is evaluated."""
+        noise = answer.new_empty(len(answer), answer.shape[1] // 2)
+        return noise.normal_(generator=self._generator) if self.training else noise.zero_()
+
+
+def _draw(answer: Tensor, noise: Tensor) -> Tensor:
+    """Embeddings drawn from the distribution that the encoder answers with."""
+    mean, log_variance = mean_and_log_variance(answer)
+    return mean + (0.5 * log_variance).exp() * noise
+
+
+def _bound(
+    z: Tensor,
+    answer: Tensor,
+    decoded: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    *,
+    centers: Tensor,
+    log_variances: Tensor,
+    is_bernoulli: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Error, divergence and logits from the network's answer, drawn embeddings and what they decode to."""
+    error = row_error(decoded, target, weight=weight, is_bernoulli=is_bernoulli)
+    logits, divergence = mixture_divergence(
+        z, *mean_and_log_variance(answer), centers=centers, precisions=precisions(log_variances)
+    )
+    return error, weighted_mean(divergence, weight), logits
+
+
+FUNCTIONS = Functions(_draw, _bound, mixture_pair_loss)
+
+
+# Differs from the paper: labels come from the mean of a row's embedding. The authors draw the embedding at
+# random, so that the same row may get different labels.
+class DCGMM(CenterClusterer):
     """Variational deep embedding with a Gaussian mixture that takes pairs as prior knowledge.
 
     Parameters
@@ -97,24 +144,24 @@ class DCGMM(AnchoredClusterer):
     pair_weight : float, default=10_000
         Certainty of the pairs (the absolute value of W).
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
-        Of rows given embeddings. ``"auto"`` takes Bernoulli for values such as pixels, that are never
+        Likelihood of rows given embeddings. ``"auto"`` is Bernoulli for values such as pixels, which are not
         negative and whose columns share one maximum, by which they are divided; Gaussian otherwise.
     pretraining_epochs : int, default=10
         Epochs of the plain autoencoder before the mixture is fitted to its embedding.
     start : {"likelihood", "pairs"}, default="likelihood"
-        Which first mixture is taken: the likeliest of three, as published, or the one of a dozen that
-        keeps most of the given pairs. Training seldom mends a bad one.
+        Which first mixture is used: the most likely of three, as published, or the one of twelve that
+        satisfies most of the given pairs. Training seldom repairs a bad one.
     scaling : {"auto", "standard", "none"}, default="auto"
-        How columns are put on a common footing.
+        How columns are scaled.
     batch_size : int, default=128
-        Rows per step; steps on pairs take half as many pairs.
+        Rows per step; steps on pairs have half as many pairs.
     max_epochs : int, default=500
         Epochs after pretraining.
     learning_rate : float, default=1e-3
-        Of Adam; multiplied by 0.9 every 20 epochs.
+        Learning rate of Adam; multiplied by 0.9 every 20 epochs.
     stopping : str or StoppingRule, default="fixed"
         When to stop before ``max_epochs``.
-    on_conflict, checkpoint, device, precision, random_state, progress
+    device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
     Attributes
@@ -139,7 +186,7 @@ class DCGMM(AnchoredClusterer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **AnchoredClusterer._parameter_constraints,
+        **CenterClusterer._parameter_constraints,
         "pair_weight": [NOT_NEGATIVE],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
         "pretraining_epochs": [AT_LEAST_ONE],
@@ -161,8 +208,6 @@ class DCGMM(AnchoredClusterer):
         max_epochs: int = 500,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "fixed",
-        on_conflict: str = "raise",
-        checkpoint: str | Path | None = None,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -181,10 +226,15 @@ class DCGMM(AnchoredClusterer):
 
     def _pretrain(self, job: Job) -> None:
         choose_likelihood(job.network, job.rows, self.likelihood)
-        recipe = Recipe(learning_rate=self.learning_rate)
-        pretrain_plainly(job.network, job.rows, job.session, recipe=recipe, epochs=self.pretraining_epochs)
+        pretrain_autoencoder(
+            job.network,
+            job.rows,
+            job.session,
+            recipe=Recipe(learning_rate=self.learning_rate),
+            epochs=self.pretraining_epochs,
+        )
 
-    def _initialise(self, job: Job) -> None:
+    def _initialize(self, job: Job) -> None:
         """Components from a Gaussian mixture fitted to the embedding."""
         network = job.network.eval()
         embedding = map_rows(lambda x: self._embed(network, x), job.rows, self._hardware)
@@ -192,30 +242,38 @@ class DCGMM(AnchoredClusterer):
         seed = derive_seed(self._seed, "mixture")
         fit_mixture(embedding, int(self.n_clusters), seed=seed, pairs=pairs).write_into(network)
 
-    def _build_objective(self, job: Job) -> Objective:
-        n_steps = int(self.max_epochs) * sum(part.n_steps for part in self._sweeps(job, "pairs"))
-        is_long = n_steps >= WORTH_COMPILING and not self.__sklearn_is_fitted__()  # refining is short
-        return DCGMMObjective(
-            job.network,
-            job.rows,
-            self._hardware,
-            pair_weight=self.pair_weight,
-            compiles=self._hardware.is_cuda and is_long,
-        )
-
-    def _recipe(self) -> Recipe:
+    def _plan(self, job: Job, stage: Stage) -> Plan:
+        objective = DCGMMObjective(job.network, job.rows, self._hardware, pair_weight=self.pair_weight)
         # Differs from the paper: the rate falls at epochs 20, 40, ...; in the authors' code one earlier.
-        return Recipe(learning_rate=self.learning_rate, decay_every=20, decay_factor=0.9)
+        recipe = Recipe(learning_rate=self.learning_rate, decay_every=20, decay_factor=0.9)
+        return Plan(objective, self._batches(job, stage.name), recipe)
 
-    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
-        """Rows, then pairs: half as many pairs as rows in a step, and a fresh half of them in an epoch."""
+    def _batches(self, job: Job, stage: str) -> tuple[Batches, ...]:
+        """Rows, then pairs: half as many pairs as rows in a step, and another half of them in every epoch."""
         # Differs from the paper: the authors' epochs end with the rows, so theirs are a little shorter, and
         # a step sees only its own pairs, not others that happen to join its rows.
         size, n_rows, n_pairs = int(self.batch_size), job.rows.n_rows, len(job.pairs)
-        rows = sweep(
-            job, f"{stage} {ROWS}", rows_per_step=min(size, n_rows), n_steps=max(1, n_rows // size), part=ROWS
+        rows = Batches(
+            job.rows,
+            PairTensors.none(),
+            pairs_per_step=0,
+            rows_per_step=min(size, n_rows),
+            n_steps=max(1, n_rows // size),
+            seed=job.session.seed,
+            stream=f"{stage} {ROWS}",
+            part=ROWS,
         )
         if n_pairs == 0:
-            return [rows]
-        half, n_steps = min(max(1, size // 2), n_pairs), max(1, n_pairs // size)
-        return [rows, sweep(job, f"{stage} {PAIRS}", pairs_per_step=half, n_steps=n_steps, part=PAIRS)]
+            return (rows,)
+        half = min(max(1, size // 2), n_pairs)
+        pairs = Batches(
+            job.rows,
+            PairTensors.of(job.pairs),
+            pairs_per_step=half,
+            rows_per_step=0,
+            n_steps=max(1, n_pairs // size),
+            seed=job.session.seed,
+            stream=f"{stage} {PAIRS}",
+            part=PAIRS,
+        )
+        return (rows, pairs)

@@ -1,4 +1,4 @@
-"""What DCGMM does before it trains: choose a likelihood, train a plain autoencoder, fit a first mixture."""
+"""What DCGMM does before it trains on pairs: choose a likelihood, train an autoencoder, fit a mixture."""
 
 from __future__ import annotations
 
@@ -18,30 +18,28 @@ from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError
 from spherepair.losses.mixture import row_error
 from spherepair.metrics import pair_satisfaction
-from spherepair.networks.mixture import MixtureVAE, mean_and_log_variance
+from spherepair.networks.baseline_networks import MixtureVAE, mean_and_log_variance
 from spherepair.training.batches import Batch, row_batches
-from spherepair.training.engine import Objective, Recipe
+from spherepair.training.engine import Objective, Plan, Recipe
 from spherepair.training.rows import RowSource, blocks
 from spherepair.training.session import Session
 
-#: Mixtures of which the likeliest is taken, and those among which pairs choose.
+#: Number of mixtures of which the most likely is used, and of those among which pairs choose.
 N_STARTS, N_CHOICES = 3, 12
-#: Rows on which the mixture is fitted; more do not move it. Differs from the paper: the authors take all.
-SAMPLE_ROWS = 20_000
-#: Columns share a maximum if half of those that are not empty come this close to it.
+#: Rows on which the mixture is fitted; more do not change it. Differs from the paper: the authors use all.
+MIXTURE_ROWS = 20_000
+#: Columns share a maximum if half of those that are not empty reach this share of it.
 SHARED_MAXIMUM = 0.9
 PRETRAINING_STAGE, PRETRAINING_BATCH = "pretraining", 32
 
 
 class AutoencodingObjective(Objective):
-    """Means and decoder as a plain autoencoder, without noise and divergence.
+    """The encoder's means and the decoder as a plain autoencoder, without noise and divergence.
 
     Parameters
     ----------
     network : MixtureVAE
     """
-
-    passes_once = True
 
     def __init__(self, network: MixtureVAE) -> None:
         super().__init__()
@@ -49,46 +47,42 @@ class AutoencodingObjective(Objective):
         self._is_bernoulli = bool(network.is_bernoulli)
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """One term, the error of a feature: the published rate was chosen for their mean."""
+        """One term, the mean error over features, for which the published learning rate was chosen."""
         target = batch.x / self.network.ceiling
-        decoded = self.network.decode(mean_and_log_variance(self.network.answer(target))[0])
+        decoded = self.network.decode(mean_and_log_variance(self.network.posterior(target))[0])
         error = row_error(decoded, target, weight=batch.row_weight, is_bernoulli=self._is_bernoulli)
         return {"reconstruction": error / batch.x.shape[1]}
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
-        """All but the mixture; what the encoder says of variances has no gradient in this stage."""
+        """All but the mixture; the encoder's variances have no gradient in this stage."""
         parts = (self.network.encoder, self.network.decoder)
         return [([parameter for part in parts for parameter in part.parameters()], 1.0)]
 
 
-def pretrain_plainly(
+def pretrain_autoencoder(
     network: MixtureVAE, rows: RowSource, session: Session, *, recipe: Recipe, epochs: int
 ) -> None:
-    """Train the network as a plain autoencoder, in place."""
-    session.run_stage(
-        AutoencodingObjective(network),
-        row_batches(rows, batch_size=PRETRAINING_BATCH, seed=session.seed, stream=PRETRAINING_STAGE),
-        stage=PRETRAINING_STAGE,
-        recipe=recipe,
-        max_epochs=epochs,
-    )
+    """Train the network in place as a plain autoencoder."""
+    batches = row_batches(rows, batch_size=PRETRAINING_BATCH, seed=session.seed, stream=PRETRAINING_STAGE)
+    plan = Plan(AutoencodingObjective(network), (batches,), recipe)
+    session.run_stage(plan, stage=PRETRAINING_STAGE, max_epochs=epochs)
 
 
 @dataclass(frozen=True)
 class MixtureStart:
-    """Components of a diagonal Gaussian mixture: centres and log-variances, each (K, D)."""
+    """Components of a diagonal Gaussian mixture: centers and log-variances, each (K, D)."""
 
     centers: NDArray[np.float32]
     log_variances: NDArray[np.float32]
 
     @classmethod
     def of(cls, mixture: GaussianMixture) -> MixtureStart:
-        """Those of a fitted mixture."""
+        """The components of a fitted mixture."""
         return cls(mixture.means_.astype(np.float32), np.log(mixture.covariances_).astype(np.float32))
 
     @torch.no_grad()
     def write_into(self, network: MixtureVAE) -> None:
-        """Let the mixture of ``network`` be this one."""
+        """Copy the components into the mixture of ``network``."""
         network.centers.copy_(torch.from_numpy(self.centers))
         network.log_variances.copy_(torch.from_numpy(self.log_variances))
 
@@ -104,9 +98,9 @@ def fit_mixture(
     n_clusters : int
     seed : int
     pairs : Constraints, optional
-        Take, of a dozen mixtures, the one that keeps most of these, must-links and cannot-links counting
-        alike: the likeliest one may well have two classes in one component. Without them, or without
-        one of the two kinds, the likeliest of three.
+        Choose, of twelve mixtures, the one that satisfies most of these pairs, with must-links and
+        cannot-links counting alike: the most likely one may have two classes in one component. Without
+        pairs, or with pairs of one kind only, the most likely of three is used.
 
     Examples
     --------
@@ -116,44 +110,44 @@ def fit_mixture(
     """
     rng = np.random.RandomState(seed % 2**32)
     sample = embedding
-    if len(embedding) > SAMPLE_ROWS:
-        sample = embedding[np.sort(rng.permutation(len(embedding))[:SAMPLE_ROWS])]
+    if len(embedding) > MIXTURE_ROWS:
+        sample = embedding[np.sort(rng.permutation(len(embedding))[:MIXTURE_ROWS])]
     fit = partial(_fit, sample.astype(np.float64), n_clusters, rng)
     if pairs is None or not 0 < pairs.is_must_link.sum() < len(pairs):
         return MixtureStart.of(fit(n_init=N_STARTS))
     mixtures = [fit(n_init=1) for _ in range(N_CHOICES)]
-    return MixtureStart.of(max(mixtures, key=lambda mixture: _share_kept(mixture, embedding, pairs)))
+    return MixtureStart.of(max(mixtures, key=lambda mixture: _satisfaction(mixture, embedding, pairs)))
 
 
 def _fit(
     sample: NDArray[np.float64], n_clusters: int, rng: np.random.RandomState, *, n_init: int
 ) -> GaussianMixture:
     mixture = GaussianMixture(n_clusters, covariance_type="diag", n_init=n_init, random_state=rng)
-    # One thread: scikit-learn's k-means inside adds up centres in the order in which threads finish.
+    # One thread: scikit-learn's k-means inside sums centers in the order in which threads finish.
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be an optimum
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be optimal
         return mixture.fit(sample)
 
 
-def _share_kept(mixture: GaussianMixture, embedding: NDArray[np.float32], pairs: Constraints) -> float:
-    """Mean of the shares of must-links and cannot-links that the components keep."""
+def _satisfaction(mixture: GaussianMixture, embedding: NDArray[np.float32], pairs: Constraints) -> float:
+    """Mean of the shares of must-links and of cannot-links that the components satisfy."""
     left, right = (mixture.predict(embedding[ends].astype(np.float64)) for ends in (pairs.left, pairs.right))
     ends = np.arange(len(pairs))
-    kept = pair_satisfaction(
+    found = pair_satisfaction(
         np.concatenate([left, right]), ends, ends + len(pairs), pairs.is_must_link, weight=pairs.weight
     )
-    return 0.5 * (kept.must_link + kept.cannot_link)
+    return 0.5 * (found.must_link + found.cannot_link)
 
 
 def choose_likelihood(network: MixtureVAE, rows: RowSource, likelihood: str) -> None:
-    """Tell the network which likelihood rows have, and by what they are divided."""
+    """Set the likelihood of rows in the network, and the number by which rows are divided."""
     ceiling = pixel_ceiling(rows, likelihood)
     network.is_bernoulli.fill_(ceiling is not None)
     network.ceiling.fill_(1.0 if ceiling is None else ceiling)
 
 
 def pixel_ceiling(rows: RowSource, likelihood: str) -> float | None:
-    """The largest value, by which rows are divided for a Bernoulli likelihood; ``None`` for a Gaussian.
+    """The largest value, by which rows are divided for a Bernoulli likelihood; ``None`` for a Gaussian one.
 
     Parameters
     ----------

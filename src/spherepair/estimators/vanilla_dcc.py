@@ -1,6 +1,6 @@
 """VanillaDCC: a plain classifier trained on nothing but the likelihood of pairs.
 
-    minimise  mean of -log s over must-links and -log(1 - s) over cannot-links,   s = Σ_k q_ak q_bk
+    minimize  mean of -log s over must-links and -log(1 - s) over cannot-links,   s = Σ_k q_ak q_bk
 
 Reference: Hsu et al., "Multi-class classification without multi-class labels", ICLR 2019; in the
 SpherePair paper's appendix "Baselines".
@@ -9,30 +9,23 @@ SpherePair paper's appendix "Baselines".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from spherepair.estimators.assigning import AssigningClusterer, AssigningObjective
-from spherepair.estimators.base import Job
-from spherepair.estimators.parameters import (
-    EMBEDDING_PARAMETERS,
-    TRAINING_PARAMETERS,
-    hidden_sizes,
-    store_parameters,
-)
-from spherepair.estimators.sweeps import pair_sweep
-from spherepair.losses.pair_likelihood import pair_likelihood_loss
-from spherepair.networks.classifier import Classifier, classifier_body
-from spherepair.training.batches import Batch, Batches
-from spherepair.training.engine import Objective
-from spherepair.training.hardware import Hardware
-from spherepair.training.randomness import torch_generator
+from spherepair.estimators.base import CLIP_NORM
+from spherepair.estimators.end_to_end import AssigningClusterer, AssigningObjective
+from spherepair.estimators.job import Job, Stage
+from spherepair.losses.pair_losses import pair_likelihood_loss
+from spherepair.networks.baseline_networks import Classifier, classifier_body
+from spherepair.training.batches import Batch, PairTensors, pair_batches
+from spherepair.training.engine import Plan, Recipe
+from spherepair.training.hardware import Hardware, torch_generator
+from spherepair.training.optimization import StoppingRule
 from spherepair.training.rows import RowSource
-from spherepair.training.stopping import StoppingRule
+from spherepair.validation import TRAINING_PARAMETERS, hidden_sizes, store_parameters
 
 
 class VanillaDCCObjective(AssigningObjective):
@@ -44,25 +37,25 @@ class VanillaDCCObjective(AssigningObjective):
     rows : RowSource
     hardware : Hardware
     batch_norm : bool
-        Whether the network has batch normalisation, whose statistics are those of either side of the
-        pairs for itself.
+        Whether the network has batch normalization; the left and the right ends of the pairs then have
+        statistics of their own.
     """
 
     def __init__(self, network: Classifier, rows: RowSource, hardware: Hardware, *, batch_norm: bool) -> None:
-        # Differs from the paper: as in the authors' code, matched labels are watched, not memberships.
+        # Differs from the paper: as in the authors' code, labels are watched after matching, not memberships.
         super().__init__(network, rows, hardware, matched=True)
         self._batch_norm = batch_norm
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """How likely the links are, given the cluster probabilities of their ends."""
+        """Likelihood of the links, given the cluster probabilities of their ends."""
         left, right, _ = batch.split(self.encode(batch))
         return {
             "pairs": pair_likelihood_loss(left, right, batch.is_must_link, weight=batch.pair_weight),
         }
 
     def encode(self, batch: Batch) -> Tensor:
-        """Logits of all rows of a batch; in one pass unless batch normalisation forbids it."""
-        # A single pair would leave one row on either side, which has no variance to be normalised by.
+        """Logits of all rows of a batch, in one pass unless batch normalization forbids it."""
+        # A single pair leaves one row on either side, and one row has no variance.
         if not self._batch_norm or len(batch.is_must_link) < 2:
             logits: Tensor = self.network.encode(batch.x)
             return logits
@@ -79,18 +72,18 @@ class VanillaDCC(AssigningClusterer):
     hidden_dims : sequence of int, default=(512, 512)
         Sizes of the hidden layers.
     batch_norm : bool, default=False
-        Normalise hidden layers by the statistics of the batch.
+        Normalize hidden layers by the statistics of the batch.
     scaling : {"auto", "standard", "none"}, default="auto"
-        How columns are put on a common footing; learned on fit and saved with the model.
+        How columns are scaled; learned on fit and saved with the model.
     batch_size : int, default=256
         Pairs per step.
     max_epochs : int, default=300
         Upper limit of epochs.
     learning_rate : float, default=1e-3
-        Of Adam.
+        Learning rate of Adam.
     stopping : {"stable-labels", "fixed", …} or StoppingRule, default="stable-labels"
         When to stop before ``max_epochs``: once less than 0.1 % of the rows change their cluster.
-    on_conflict, checkpoint, device, precision, random_state, progress
+    device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
     Attributes
@@ -98,7 +91,7 @@ class VanillaDCC(AssigningClusterer):
     labels_, n_clusters_, history_, constraints_, network_
         As in :class:`spherepair.SpherePair`.
     embedding_ : ndarray of shape (n_rows, n_clusters)
-        Unnormalised log-probabilities of the clusters.
+        Unnormalized log-probabilities of the clusters.
     cluster_centers_ : ndarray of shape (n_clusters, n_clusters)
         Mean embedding of each cluster.
 
@@ -115,8 +108,6 @@ class VanillaDCC(AssigningClusterer):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **TRAINING_PARAMETERS,
-        "n_clusters": EMBEDDING_PARAMETERS["n_clusters"],
-        "hidden_dims": EMBEDDING_PARAMETERS["hidden_dims"],
         "batch_norm": ["boolean"],
     }
 
@@ -131,8 +122,6 @@ class VanillaDCC(AssigningClusterer):
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "stable-labels",
-        on_conflict: str = "raise",
-        checkpoint: str | Path | None = None,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -151,8 +140,13 @@ class VanillaDCC(AssigningClusterer):
             )
         )
 
-    def _build_objective(self, job: Job) -> Objective:
-        return VanillaDCCObjective(job.network, job.rows, self._hardware, batch_norm=self.batch_norm)
-
-    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
-        return [pair_sweep(job, stage, batch_size=self.batch_size)]
+    def _plan(self, job: Job, stage: Stage) -> Plan:
+        objective = VanillaDCCObjective(job.network, job.rows, self._hardware, batch_norm=self.batch_norm)
+        batches = pair_batches(
+            job.rows,
+            PairTensors.of(job.pairs),
+            batch_size=self.batch_size,
+            seed=job.session.seed,
+            stream=stage.name,
+        )
+        return Plan(objective, (batches,), Recipe(learning_rate=self.learning_rate, clip_norm=CLIP_NORM))

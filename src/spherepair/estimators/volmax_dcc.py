@@ -1,8 +1,8 @@
-"""VolMaxDCC: a classifier on pairs that may be wrong, kept from collapsing by its volume.
+"""VolMaxDCC: a classifier on pairs that may be wrong; its volume keeps it from collapsing.
 
-    minimise  mean of -log p over must-links and -log(1 - p) over cannot-links - λ log det(Q'Q + 1e-6 I)
+    minimize  mean of -log p over must-links and -log(1 - p) over cannot-links - λ log det(Q'Q + 1e-6 I)
 
-with p = q_a' B q_b and B learned along. Reference: Nguyen, Ibrahim and Fu, "Deep clustering with
+with p = q_a' B q_b and B learned as well. Reference: Nguyen, Ibrahim and Fu, "Deep clustering with
 incomplete noisy pairwise annotations: a geometric regularization approach", ICML 2023; in the
 SpherePair paper's appendix "Baselines".
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,21 +18,21 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from spherepair.estimators.base import CLIP_NORM, Job
-from spherepair.estimators.parameters import NOT_NEGATIVE, POSITIVE, hidden_sizes, store_parameters
-from spherepair.estimators.searching import search_settings
-from spherepair.estimators.sweeps import pair_sweep
+from spherepair.estimators.base import CLIP_NORM
+from spherepair.estimators.job import Job, Stage
+from spherepair.estimators.setting_search import search_settings
 from spherepair.estimators.vanilla_dcc import VanillaDCC, VanillaDCCObjective
-from spherepair.losses.volume import log_volume, noisy_pair_loss
-from spherepair.networks.classifier import NoisyLinkClassifier, classifier_body
-from spherepair.training.batches import Batch, Batches
-from spherepair.training.engine import Objective, Recipe
-from spherepair.training.hardware import Hardware
-from spherepair.training.randomness import torch_generator
+from spherepair.losses.pair_losses import noisy_pair_loss
+from spherepair.losses.soft_assignments import log_volume
+from spherepair.networks.baseline_networks import NoisyLinkClassifier, classifier_body
+from spherepair.training.batches import Batch, PairTensors, pair_batches
+from spherepair.training.engine import Plan, Recipe
+from spherepair.training.hardware import Hardware, torch_generator
+from spherepair.training.optimization import StoppingRule
 from spherepair.training.rows import RowSource
-from spherepair.training.stopping import StoppingRule
+from spherepair.validation import NOT_NEGATIVE, POSITIVE, hidden_sizes, store_parameters
 
-#: The values among which the paper searched, in its order, and the one it chose most often.
+#: The values that the paper tried, in its order, and the one it chose most often.
 VOLUME_WEIGHTS = (0.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 USUAL_WEIGHT = 1e-4
 
@@ -66,7 +65,7 @@ class VolMaxDCCObjective(VanillaDCCObjective):
         self._link_rate_factor = link_rate_factor
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """Pairs and the rows for the volume go through the network together."""
+        """Pass pairs and the rows for the volume through the network together."""
         left, right, rows = batch.split(self.encode(batch))
         pairs = noisy_pair_loss(
             left,
@@ -79,7 +78,7 @@ class VolMaxDCCObjective(VanillaDCCObjective):
         return {"pairs": pairs, "volume": -self.network.volume_weight * volume}
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
-        """The network, and B at a rate of its own."""
+        """The network, and B with its own learning rate."""
         return [
             (list(self.network.body.parameters()), 1.0),
             ([self.network.link_logits], self._link_rate_factor),
@@ -87,7 +86,7 @@ class VolMaxDCCObjective(VanillaDCCObjective):
 
 
 class VolMaxDCC(VanillaDCC):
-    """Deep constrained clustering of noisy pairs with volume maximisation.
+    """Deep constrained clustering of noisy pairs with volume maximization.
 
     Parameters
     ----------
@@ -100,19 +99,19 @@ class VolMaxDCC(VanillaDCC):
         1e-4 for its other data; ``"search"`` tries its grid and keeps the value whose clusters
         satisfy most of the pairs that were held out, see ``volume_weight_``.
     volume_rows : int, default=10_000
-        Rows whose volume is taken, drawn afresh in every step.
+        Number of rows whose volume is computed, drawn for every step.
     batch_norm : bool, default=False
-        Normalise hidden layers by the statistics of the batch.
+        Normalize hidden layers by the statistics of the batch.
     batch_size : int, default=128
         Pairs per step.
     learning_rate : float, default=0.5
-        Of plain stochastic gradient descent, for the network.
+        Learning rate of plain stochastic gradient descent, for the network.
     link_learning_rate : float, default=0.1
-        The same, for the matrix B.
+        Learning rate for the matrix B.
     precision : {"auto", "float32", "tf32", "bfloat16"}, default="auto"
-        Of matrix products. With steps this large rounding matters: in bfloat16, which ``"auto"`` takes where
-        it is fast, more random states lose a cluster than in float32 (docs/reproduction.md).
-    scaling, max_epochs, stopping, on_conflict, checkpoint, device, random_state, progress
+        Precision of matrix products. Steps this large make rounding matter: in bfloat16, which ``"auto"``
+        chooses where it is fast, more random states lose a cluster than in float32.
+    scaling, max_epochs, stopping, device, random_state, progress
         As in :class:`VanillaDCC`.
 
     Attributes
@@ -154,8 +153,6 @@ class VolMaxDCC(VanillaDCC):
         learning_rate: float = 0.5,
         link_learning_rate: float = 0.1,
         stopping: str | StoppingRule = "stable-labels",
-        on_conflict: str = "raise",
-        checkpoint: str | Path | None = None,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -179,23 +176,28 @@ class VolMaxDCC(VanillaDCC):
         weight = USUAL_WEIGHT if self.volume_weight == "search" else float(self.volume_weight)
         return NoisyLinkClassifier(body, embedding_dim, volume_weight=weight)
 
-    def _initialise(self, job: Job) -> None:
+    def _initialize(self, job: Job) -> None:
         search_settings(self, job, {"volume_weight": VOLUME_WEIGHTS})
 
-    def _build_objective(self, job: Job) -> Objective:
-        return VolMaxDCCObjective(
+    def _plan(self, job: Job, stage: Stage) -> Plan:
+        objective = VolMaxDCCObjective(
             job.network,
             job.rows,
             self._hardware,
             batch_norm=self.batch_norm,
             link_rate_factor=self.link_learning_rate / self.learning_rate,
         )
-
-    def _recipe(self) -> Recipe:
-        # Differs from the paper: it has no clipping; the authors' code clips network and B' together.
-        return Recipe("sgd", learning_rate=self.learning_rate, clip_norm=CLIP_NORM)
-
-    def _sweeps(self, job: Job, stage: str) -> list[Batches]:
         # Differs from the paper: the volume is that of 10,000 random rows in a step, as in the authors' code,
         # not that of all rows.
-        return [pair_sweep(job, stage, batch_size=self.batch_size, rows_per_step=self.volume_rows)]
+        batches = pair_batches(
+            job.rows,
+            PairTensors.of(job.pairs),
+            batch_size=self.batch_size,
+            seed=job.session.seed,
+            stream=stage.name,
+            rows_per_step=self.volume_rows,
+        )
+        # Differs from the paper: it has no clipping; the authors' code clips network and B' together.
+        return Plan(
+            objective, (batches,), Recipe("sgd", learning_rate=self.learning_rate, clip_norm=CLIP_NORM)
+        )

@@ -1,16 +1,14 @@
-"""The evidence bound of a variational autoencoder whose prior is a Gaussian mixture, and DCGMM's pair term.
+"""The evidence lower bound (ELBO) of a VAE with a Gaussian mixture prior, and DCGMM's pair term.
 
-The model draws a cluster c with probability 1/K, an embedding z from N(μ_c, s_c) and a row from the
-decoder. The encoder answers with N(m, exp(v)) for z, and with the responsibilities
+The model draws a cluster c with probability 1/K, an embedding z from N(mu_c, s_c) and a row from the decoder.
+The encoder gives N(m, exp(v)) for z, and the responsibilities of the clusters are g_c ~ N(z; mu_c, s_c). The
+negative ELBO is the reconstruction error plus KL[q(z, c | x) || p(z, c)], which is
 
-    g_c ∝ N(z; μ_c, s_c)
+    1/2 sum_c g_c sum_d [log s_cd + (exp(v_d) + (m_d - mu_cd)^2) / s_cd]
+        + sum_c g_c log(K g_c) - 1/2 sum_d (1 + v_d)
 
-for c. The negative evidence bound is the reconstruction error plus KL[q(z, c | x) || p(z, c)], which is
-
-    ½ Σ_c g_c Σ_d [log s_cd + (exp(v_d) + (m_d - μ_cd)²) / s_cd] + Σ_c g_c log(K g_c) - ½ Σ_d (1 + v_d).
-
-A pair with weight W enters the prior as exp(W [c_a = c_b]), which adds -W Σ_c g_ac g_bc to the bound,
-with W positive for must-links and negative for cannot-links.
+A pair with weight W enters the prior as exp(W [c_a = c_b]), which adds -W sum_c g_ac g_bc to the loss, with W
+positive for must-links and negative for cannot-links.
 
 References: Jiang et al., "Variational deep embedding", IJCAI 2017; Manduchi et al., "Deep conditional
 Gaussian mixture model for constrained clustering", NeurIPS 2021.
@@ -26,26 +24,26 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
-from spherepair.losses.pair_likelihood import weighted_mean
-from spherepair.losses.reconstruction import reconstruction_loss
+from spherepair.losses.pair_losses import weighted_mean
+from spherepair.losses.spherepair_loss import reconstruction_loss, wide
 
 
 def mixture_divergence(
     z: Tensor, mean: Tensor, log_variance: Tensor, *, centers: Tensor, precisions: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Responsibilities as unnormalised logarithms, and KL[q(z, c | x) || p(z, c)] of every row.
+    """Unnormalized log-responsibilities, and KL[q(z, c | x) || p(z, c)] of every row.
 
     Parameters
     ----------
     z, mean, log_variance : Tensor of shape (n, n_dims)
-        A draw from the encoder's answer, whose responsibilities (g) count, and the answer itself (m, v).
+        A draw from the encoder's distribution, and its mean and log-variance (m, v).
     centers, precisions : Tensor of shape (n_clusters, n_dims)
-        Of the components (μ, 1/s).
+        Means and inverse variances of the components (mu, 1/s).
 
     Returns
     -------
     logits : Tensor of shape (n, n_clusters)
-        log N(z; μ_c, s_c) without the constant -D/2 log 2π.
+        log N(z; mu_c, s_c) without the constant -D/2 log 2 pi.
     divergence : Tensor of shape (n,)
 
     Examples
@@ -53,7 +51,7 @@ def mixture_divergence(
     >>> import torch
     >>> z = mean = log_variance = torch.zeros(1, 2)
     >>> prior = {"centers": torch.zeros(1, 2), "precisions": torch.ones(1, 2)}
-    >>> mixture_divergence(z, mean, log_variance, **prior)[1].item()  # answer = prior
+    >>> mixture_divergence(z, mean, log_variance, **prior)[1].item()  # encoder = prior
     0.0
     """
     found: tuple[Tensor, Tensor] = _Divergence.apply(  # type: ignore[no-untyped-call]
@@ -63,22 +61,23 @@ def mixture_divergence(
 
 
 class _Divergence(torch.autograd.Function):
-    """:func:`mixture_divergence` with its gradients written down: half the operations of autograd's own.
+    """:func:`mixture_divergence` with explicit gradients: half of autograd's operations.
 
-    With e_c = ½ Σ_d (exp(v_d) + (m_d - μ_cd)²) / s_cd - ½ Σ_d log(1 / s_cd) + log g_c, the divergence is
-    Σ_c g_c e_c, up to what does not depend on c, and its gradient by the logit of c is g_c (e_c - Σ g e).
+    With e_c = 1/2 sum_d (exp(v_d) + (m_d - mu_cd)^2) / s_cd - 1/2 sum_d log(1 / s_cd) + log g_c, the
+    divergence is sum_c g_c e_c plus terms that do not depend on c, and its gradient with respect to the logit
+    of c is g_c (e_c - sum g e).
     """
 
     @staticmethod
     def forward(ctx: Any, *arguments: Tensor) -> tuple[Tensor, Tensor]:
         z, mean, log_variance, centers, precisions = arguments
         from_z, from_mean = z[:, None] - centers, mean[:, None] - centers
-        normaliser = precisions.log().sum(dim=1)
+        normalizer = precisions.log().sum(dim=1)
         # Not matrix products, which may run in half precision.
-        logits = 0.5 * (normaliser - (from_z.square() * precisions).sum(dim=2))
+        logits = 0.5 * (normalizer - (from_z.square() * precisions).sum(dim=2))
         log_g, variance = logits.log_softmax(dim=1), log_variance.exp()
         g, squares = log_g.exp(), torch.addcmul(variance[:, None], from_mean, from_mean)
-        e = 0.5 * ((squares * precisions).sum(dim=2) - normaliser) + log_g
+        e = 0.5 * ((squares * precisions).sum(dim=2) - normalizer) + log_g
         mean_e = (g * e).sum(dim=1, keepdim=True)
         ctx.save_for_backward(from_z, from_mean, squares, variance, precisions, g, e, mean_e)
         ctx.set_materialize_grads(True)
@@ -111,15 +110,15 @@ class _Divergence(torch.autograd.Function):
 def mixture_pair_loss(
     left: Tensor, right: Tensor, is_must_link: Tensor, *, weight: Tensor | None = None
 ) -> Tensor:
-    """Weighted mean over pairs of -(±1) Σ_c g_ac g_bc: plus for must-links, minus for cannot-links.
+    """Weighted mean over pairs of -sum_c g_ac g_bc for must-links, +sum_c g_ac g_bc for cannot-links.
 
     Parameters
     ----------
     left, right : Tensor of shape (n_pairs, n_clusters)
-        Responsibilities of the two ends as unnormalised logarithms.
+        Unnormalized log-responsibilities of the two ends.
     is_must_link : Tensor of bool, shape (n_pairs,)
     weight : Tensor of shape (n_pairs,), optional
-        Pairs of weight zero (padding) take no part in the mean.
+        Pairs of weight zero (padding) do not count.
 
     Examples
     --------
@@ -135,15 +134,15 @@ def mixture_pair_loss(
 def row_error(decoded: Tensor, target: Tensor, *, is_bernoulli: bool, weight: Tensor | None = None) -> Tensor:
     """Negative log-likelihood of rows, summed over features, weighted mean over rows.
 
-    Differs from the paper: a Gaussian of unit variance has ½ |x - x̂|²; the published method leaves out
-    the ½, and its settings were chosen without it.
+    Differs from the paper: a Gaussian of unit variance has 1/2 (x - x_hat)^2; the published code leaves out
+    the 1/2, and its settings were chosen without it.
 
     Parameters
     ----------
     decoded, target : Tensor of shape (n, n_features)
         The decoder's output and the rows.
     is_bernoulli : bool
-        Whether ``decoded`` are the logits of values in [0, 1], with binary cross-entropy as the error.
+        Whether ``decoded`` holds logits of values in [0, 1]; the error is then the binary cross-entropy.
     weight : Tensor of shape (n,), optional
 
     Returns
@@ -162,6 +161,5 @@ def row_error(decoded: Tensor, target: Tensor, *, is_bernoulli: bool, weight: Te
     """
     if not is_bernoulli:
         return target.shape[1] * reconstruction_loss(decoded, target, weight=weight)
-    wide = decoded if decoded.dtype == torch.float64 else decoded.float()
-    errors = F.binary_cross_entropy_with_logits(wide, target, reduction="none")
+    errors = F.binary_cross_entropy_with_logits(wide(decoded), target, reduction="none")
     return weighted_mean(errors.sum(dim=1), weight)

@@ -2,49 +2,72 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import warnings
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
+import scipy
+import sklearn
+import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from spherepair.constraints import Constraints
-from spherepair.estimators.inputs import check_constraints, check_table
-from spherepair.estimators.same_rows import first_other_row
-from spherepair.report.clusters import ClusterCard, describe_clusters
-from spherepair.report.evidence import Evidence, find_evidence
-from spherepair.report.gallery import Gallery, as_texts
-from spherepair.report.images import find_image_shape
-from spherepair.report.kept import Kept, PairCard, is_violated, judge_constraints, pair_cards, pick_violated
-from spherepair.report.placement import Placement, place_rows
-from spherepair.report.points import MapPoints, Marks, map_points, sample_rows
-from spherepair.report.profiles import Profiles, profile_columns
-from spherepair.report.questions import choose_questions
-from spherepair.report.settings import Settings, describe_model
+from spherepair.report.cluster_cards import (
+    ClusterCard,
+    Membership,
+    describe_clusters,
+    measure_membership,
+    profile_columns,
+)
+from spherepair.report.number_chart import NumberEvidence, find_evidence
+from spherepair.report.pair_cards import (
+    PairCard,
+    Satisfaction,
+    choose_questions,
+    count_satisfied,
+    is_violated,
+    pick_violated,
+    question_cards,
+    violated_cards,
+)
+from spherepair.report.row_cards import RowDisplay, as_texts, find_image_shape
+from spherepair.report.row_map import MapPoints, Marks, map_points, rows_on_map
+from spherepair.validation import check_constraints, check_table, first_moved_row
+from spherepair.version import __version__
 
 Integers = NDArray[np.int64]
 _PROBED_ROWS = 256
+#: Paths on the disk of whoever made the model, and whether a progress bar was shown: nobody else's business.
+_PRIVATE_PARAMETERS = ("checkpoint", "progress")
 
 
 @dataclass(frozen=True)
 class ReportOptions:
     """How much a report shows.
 
-    Attributes
+    Parameters
     ----------
     title : str
     image : str
-        "auto", "none", "HxW" or "HxWx3": whether rows are images, and of which size.
+        Whether rows are images, and of which size: "auto", "none", "HxW" or "HxWx3".
     n_points : int
-        Points on the map; more rows are sampled.
+        Points on the map; of more rows a sample is drawn.
     n_violated : int
         Violated constraints that are listed.
     n_examples : int
         Typical and borderline rows of each cluster.
     n_questions : int
-        Pairs proposed for labelling.
+        Pairs proposed for labeling.
+
+    Examples
+    --------
+    >>> ReportOptions(title="Handwritten digits", image="8x8").n_questions
+    18
     """
 
     title: str = "Clusters at a glance"
@@ -56,6 +79,23 @@ class ReportOptions:
 
 
 @dataclass(frozen=True)
+class Settings:
+    """How the model was made, as names and values ready to be shown.
+
+    Attributes
+    ----------
+    method : str
+        Class of the model.
+    parameters, training, versions : tuple of (str, str)
+    """
+
+    method: str
+    parameters: tuple[tuple[str, str], ...]
+    training: tuple[tuple[str, str], ...]
+    versions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a report says.
 
@@ -64,16 +104,19 @@ class Report:
     title : str
     n_rows, n_features : int
     n_without_cluster, n_borderline : int
-        Rows that no cluster took, and rows that nearly belong to another.
+        Rows in no cluster, and rows that nearly belong to another one.
     are_training_rows : bool
         Whether these are the rows the model was fitted on.
     kind : str
         What rows are shown as: "image", "text" or "values".
-    evidence : Evidence
-    kept : Kept
     clusters : tuple of ClusterCard
+    number : NumberEvidence
+        How many clusters there are, and why.
+    satisfaction : Satisfaction
+        The constraints against the clusters.
     points : MapPoints
     questions : tuple of PairCard
+        Pairs proposed for labeling.
     settings : Settings
     """
 
@@ -84,10 +127,10 @@ class Report:
     n_borderline: int
     are_training_rows: bool
     kind: str
-    # Not in what a notebook shows of it: they hold every row that is drawn.
-    evidence: Evidence = field(repr=False)
-    kept: Kept = field(repr=False)
+    # Left out of the repr: they hold every row that is shown.
     clusters: tuple[ClusterCard, ...] = field(repr=False)
+    number: NumberEvidence = field(repr=False)
+    satisfaction: Satisfaction = field(repr=False)
     points: MapPoints = field(repr=False)
     questions: tuple[PairCard, ...] = field(repr=False)
     settings: Settings = field(repr=False)
@@ -96,154 +139,202 @@ class Report:
 def build_report(
     model: Any,
     X: Any,
-    *,
     constraints: Constraints | None = None,
+    *,
     ids: Any = None,
     texts: Any = None,
     options: ReportOptions | None = None,
 ) -> Report:
-    """Find out everything a report says about a model; see :func:`spherepair.report.write_report`."""
+    """Collect everything a report says; :func:`spherepair.report.write_report` also writes the page.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Of this package, fitted here or loaded with :func:`spherepair.load`.
+    X : as in fit, shape (n_rows, n_features)
+        The rows of the fit, or other rows, which the model labels first.
+    constraints : Constraints or None
+        Pairs of rows of ``X``. ``None`` stands for those of the fit if ``X`` holds its rows, else for none.
+    ids : sequence of shape (n_rows,), optional
+        Name of each row; without them rows are named by their positions.
+    texts : sequence of shape (n_rows,), optional
+        A text to show for each row.
+    options : ReportOptions, optional
+        Title, size of images, how much to show.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from spherepair import Constraints, SpherePair
+    >>> from spherepair.report import build_report
+    >>> X, y = make_blobs(120, centers=3, random_state=0)
+    >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
+    >>> model = SpherePair(3, hidden_dims=(16,), pretraining=None, max_epochs=5, random_state=0)
+    >>> report = build_report(model.fit(X, constraints=pairs), X)
+    >>> report.satisfaction.total.n_pairs, len(report.clusters)
+    (300, 3)
+    """
     options = ReportOptions() if options is None else options
     check_is_fitted(model)
     table = check_table(model, X, reset=False)
     rows = _embed_rows(model, table)
     pairs = _pairs_of(model, constraints, rows)
-    centers = np.asarray(model.cluster_centers_)
-    placement = place_rows(rows.embedding, rows.labels, centers=centers)
-    gallery = _hang(model, table, placement, X=X, ids=ids, texts=texts, image=options.image)
-    return _assemble(model, gallery, rows=rows, pairs=pairs, options=options)
+    membership = measure_membership(rows.embedding, rows.labels, centers=np.asarray(model.cluster_centers_))
+    display = _make_display(
+        table, membership, names=_column_names(model, X), ids=ids, texts=texts, image=options.image
+    )
+    return _assemble(model, display, membership, rows=rows, pairs=pairs, options=options)
 
 
 @dataclass(frozen=True, eq=False)
-class EmbeddedRows:
-    """Rows as the model sees them: unit vectors or other points (n, D), and labels (n,)."""
+class _EmbeddedRows:
+    """Rows as the model sees them: an embedding (n, D) and labels (n,)."""
 
     embedding: NDArray[Any]
     labels: Integers
     are_training_rows: bool
 
 
-def _embed_rows(model: Any, table: Any) -> EmbeddedRows:
-    """The embedding and labels of the fit where these are the rows of the fit, else new ones."""
-    if table.shape[0] == len(model.labels_) and _are_the_same(model, table):
-        return EmbeddedRows(np.asarray(model.embedding_), np.asarray(model.labels_, np.int64), True)
-    embedding = _without_names(model.transform, table)
-    return EmbeddedRows(embedding, np.asarray(_without_names(model.predict, table), np.int64), False)
+def _embed_rows(model: Any, table: Any) -> _EmbeddedRows:
+    """Embedding and labels of the fit if these are its rows, else new ones."""
+    if table.shape[0] == len(model.labels_) and _are_training_rows(model, table):
+        return _EmbeddedRows(np.asarray(model.embedding_), np.asarray(model.labels_, np.int64), True)
+    embedding = _call_without_names(model.transform, table)
+    return _EmbeddedRows(embedding, np.asarray(_call_without_names(model.predict, table), np.int64), False)
 
 
-def _are_the_same(model: Any, table: Any) -> bool:
+def _are_training_rows(model: Any, table: Any) -> bool:
     probed = np.unique(np.linspace(0, table.shape[0] - 1, _PROBED_ROWS).astype(np.int64))
-    found = _without_names(model.transform, table[probed])
-    return first_other_row(found, np.asarray(model.embedding_)[probed]) is None
+    found = _call_without_names(model.transform, table[probed])
+    return first_moved_row(found, np.asarray(model.embedding_)[probed]) is None
 
 
-def _without_names(method: Any, table: Any) -> NDArray[Any]:
+def _call_without_names(method: Any, table: Any) -> NDArray[Any]:
     with warnings.catch_warnings():
-        # The names of the columns were checked on the table as it was given.
+        # The column names were checked on the table as it was given.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         return np.asarray(method(table))
 
 
-def _pairs_of(model: Any, constraints: Constraints | None, rows: EmbeddedRows) -> Constraints:
-    """The given pairs, or those of the fit where these are its rows."""
+def _pairs_of(model: Any, constraints: Constraints | None, rows: _EmbeddedRows) -> Constraints:
+    """The given pairs, or those of the fit if these are its rows."""
     if constraints is None and rows.are_training_rows:
         constraints = model.constraints_
     return check_constraints(constraints, len(rows.labels), on_conflict="keep")
 
 
-def _hang(
-    model: Any, table: Any, placement: Placement, *, X: Any, ids: Any, texts: Any, image: str
-) -> Gallery:
-    names = getattr(X, "column_names", getattr(X, "columns", getattr(model, "feature_names_in_", None)))
+def _column_names(model: Any, X: Any) -> Any:
+    return getattr(X, "column_names", getattr(X, "columns", getattr(model, "feature_names_in_", None)))
+
+
+def _make_display(
+    table: Any, membership: Membership, *, names: Any, ids: Any, texts: Any, image: str
+) -> RowDisplay:
     if names is None:
         names = [f"column {place}" for place in range(table.shape[1])]
     written = as_texts(texts, table.shape[0], what="texts")
-    return Gallery(
+    return RowDisplay(
         table=table,
-        placement=placement,
         columns=[str(name) for name in names],
         ids=as_texts(ids, table.shape[0], what="ids"),
         texts=written,
         image_shape=find_image_shape(table, image if written is None or image != "auto" else "none"),
+        labels=membership.labels,
+        next_clusters=membership.next_clusters,
+        silhouettes=membership.silhouettes,
     )
 
 
 def _assemble(
-    model: Any, gallery: Gallery, *, rows: EmbeddedRows, pairs: Constraints, options: ReportOptions
+    model: Any,
+    display: RowDisplay,
+    membership: Membership,
+    *,
+    rows: _EmbeddedRows,
+    pairs: Constraints,
+    options: ReportOptions,
 ) -> Report:
-    profiles = profile_columns(gallery.table, rows.labels, n_clusters=len(model.cluster_centers_))
-    show = _Showing(gallery, profiles, rows, pairs, np.asarray(model.cluster_centers_))
-    listed = pick_violated(rows.embedding, rows.labels, constraints=pairs, limit=options.n_violated)
+    centers, labels = np.asarray(model.cluster_centers_), rows.labels
+    profiles = profile_columns(display.table, labels, n_clusters=len(centers))
+    listed = pick_violated(rows.embedding, labels, constraints=pairs, limit=options.n_violated)
+    asked = choose_questions(
+        rows.embedding, membership, centers=centers, constraints=pairs, count=options.n_questions
+    )
     return Report(
         title=options.title,
-        n_rows=gallery.table.shape[0],
-        n_features=gallery.table.shape[1],
-        n_without_cluster=int((rows.labels < 0).sum()),
-        n_borderline=int(gallery.placement.is_borderline.sum()),
+        n_rows=display.table.shape[0],
+        n_features=display.table.shape[1],
+        n_without_cluster=int((labels < 0).sum()),
+        n_borderline=int(membership.is_borderline.sum()),
         are_training_rows=rows.are_training_rows,
-        kind=gallery.kind,
-        evidence=find_evidence(
+        kind=display.kind,
+        clusters=describe_clusters(
+            display, membership, profiles=profiles, constraints=pairs, n_examples=options.n_examples
+        ),
+        number=find_evidence(
             model, rows.embedding, constraints=pairs, are_training_rows=rows.are_training_rows
         ),
-        kept=judge_constraints(rows.labels, pairs, violated=show.violated(listed)),
-        clusters=describe_clusters(gallery, profiles, constraints=pairs, n_examples=options.n_examples),
-        points=show.points(listed, options.n_points),
-        questions=show.questions(options.n_questions),
-        settings=describe_model(model),
+        satisfaction=count_satisfied(labels, pairs, violated=violated_cards(display, profiles, listed)),
+        points=map_points(
+            display,
+            membership,
+            rows.embedding,
+            centers=centers,
+            profiles=profiles,
+            rows=rows_on_map(membership, count=options.n_points, wanted=_ends(listed)),
+            marks=_marks(labels, pairs, listed),
+        ),
+        questions=question_cards(display, profiles, asked),
+        settings=_describe_model(model),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Showing:
-    """What the parts of a report with rows in them have in common."""
+def _ends(pairs: Constraints) -> Integers:
+    return np.concatenate([pairs.left, pairs.right])
 
-    gallery: Gallery
-    profiles: Profiles
-    rows: EmbeddedRows
-    pairs: Constraints
-    centers: NDArray[Any]
 
-    def violated(self, listed: Constraints) -> tuple[PairCard, ...]:
-        links = np.where(listed.is_must_link, "must-link", "cannot-link").tolist()
-        return self._cards(listed.left, listed.right, links=links, reasons=[""] * len(listed))
+def _marks(labels: Integers, pairs: Constraints, listed: Constraints) -> Marks:
+    lines = np.column_stack([listed.left, listed.right, listed.is_must_link.astype(np.int64)])
+    return Marks(linked=_ends(pairs), violated=_ends(pairs[is_violated(labels, pairs)]), lines=lines)
 
-    def questions(self, count: int) -> tuple[PairCard, ...]:
-        asked = choose_questions(
-            self.rows.embedding,
-            self.gallery.placement,
-            centers=self.centers,
-            constraints=self.pairs,
-            count=count,
-        )
-        ends = np.array([(question.left, question.right) for question in asked], np.int64).reshape(-1, 2)
-        reasons = [question.reason for question in asked]
-        return self._cards(ends[:, 0], ends[:, 1], links=[""] * len(asked), reasons=reasons)
 
-    def points(self, listed: Constraints, count: int) -> MapPoints:
-        broken = self.pairs[is_violated(self.rows.labels, self.pairs)]
-        marks = Marks(
-            linked=np.concatenate([self.pairs.left, self.pairs.right]),
-            violated=np.concatenate([broken.left, broken.right]),
-            lines=np.column_stack([listed.left, listed.right, listed.is_must_link.astype(np.int64)]),
-        )
-        return map_points(
-            self.gallery,
-            self.rows.embedding,
-            centers=self.centers,
-            profiles=self.profiles,
-            rows=sample_rows(self.gallery.placement, count=count, wanted=marks.lines[:, :2].ravel()),
-            marks=marks,
-        )
+def _describe_model(model: Any) -> Settings:
+    """Parameters, stages of training and versions."""
+    given = {} if not hasattr(model, "get_params") else model.get_params(deep=False)
+    parameters = tuple(
+        (name, _as_words(value)) for name, value in given.items() if name not in _PRIVATE_PARAMETERS
+    )
+    return Settings(type(model).__name__, parameters, _stages(getattr(model, "history_", [])), _versions())
 
-    def _cards(
-        self, left: Integers, right: Integers, *, links: list[str], reasons: list[str]
-    ) -> tuple[PairCard, ...]:
-        return pair_cards(
-            self.gallery,
-            self.profiles,
-            embedding=self.rows.embedding,
-            left=left,
-            right=right,
-            links=links,
-            reasons=reasons,
-        )
+
+def _stages(history: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """One line per stage of training."""
+    found = []
+    for stage, records in groupby(history, key=lambda record: str(record.get("stage", "training"))):
+        epochs = list(records)
+        seconds = sum(float(record.get("seconds", 0.0)) for record in epochs)
+        loss = epochs[-1].get("loss")
+        end = "" if loss is None else f", loss {float(loss):.4g} at the end"
+        found.append((stage, f"{len(epochs)} epochs in {seconds:.1f} s{end}"))
+    return tuple(found)
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
+    return (
+        ("spherepair", __version__),
+        ("Python", platform.python_version()),
+        ("torch", torch.__version__),
+        ("numpy", np.__version__),
+        ("scipy", scipy.__version__),
+        ("scikit-learn", sklearn.__version__),
+    )
+
+
+def _as_words(value: Any) -> str:
+    """A parameter as text, without memory addresses."""
+    text = value if isinstance(value, str) else repr(value)
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)

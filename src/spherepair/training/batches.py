@@ -1,9 +1,8 @@
 """Batches of fixed shape: both ends of some pairs and some rows to reconstruct.
 
-An epoch is planned at its start: a table of row positions with one line per step, made on the
-device. A step then only reads its line and gathers those rows, without a word from the host; that
-is what lets the same step run eagerly or be captured as a CUDA graph. Short batches are padded, and
-the padding has weight zero, so that every mean is over what is really there.
+An epoch is planned at its start: a table of row positions with one line per step, on the device. A step then
+only reads its line and gathers those rows, without the host; so the same step can run eagerly or be captured
+as a CUDA graph. Short batches are padded, and padding has weight zero, so every mean is over real rows.
 """
 
 from __future__ import annotations
@@ -11,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from spherepair.training.randomness import torch_generator
+from spherepair.constraints import Constraints
+from spherepair.training.hardware import torch_generator
 from spherepair.training.rows import RowSource
 
-#: Rows passed through the network at once when the whole objective is evaluated, by kind of device: a GPU
-#: is through so soon that several blocks would mostly wait for Python. Fewer where they are so wide.
-SWEEP_ROWS, SWEEP_ENTRIES = {"cuda": 65536, "cpu": 16384}, 2**26
+#: Rows passed through the network at once when the full objective is evaluated, by kind of device, and the
+#: most numbers in them. A GPU is so fast that many small blocks would mostly wait for Python.
+BLOCK_ROWS, BLOCK_ENTRIES = {"cuda": 65536, "cpu": 16384}, 2**26
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Batch:
     pair_weight: Tensor  # (B,) zero marks padding
     row_weight: Tensor  # (R,) zero marks padding
     row_index: Tensor  # (R,) positions of the reconstruction rows
-    part: str = "joint"  # which sweep of the epoch this step belongs to
+    part: str = "joint"  # which part of the epoch this step belongs to
 
     def split(self, per_row: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Cut something with one entry per row of ``x`` into left, right and rows."""
@@ -40,11 +42,11 @@ class Batch:
         return left, right, rows
 
     def anchors(self, per_row: Tensor) -> Tensor:
-        """Of something with one entry per reconstruction row: those that have companions."""
+        """The first half of something with one entry per reconstruction row: rows drawn with a neighbor."""
         return per_row[: len(self.row_index) // 2]
 
-    def companions(self, per_row: Tensor) -> Tensor:
-        """Likewise: the companions, in the order of the anchors."""
+    def neighbors(self, per_row: Tensor) -> Tensor:
+        """The second half: one neighbor of each anchor, in the same order."""
         return per_row[-(-len(self.row_index) // 2) :]
 
     @property
@@ -61,6 +63,13 @@ class PairTensors:
     right: Tensor
     is_must_link: Tensor
     weight: Tensor
+
+    @classmethod
+    def of(cls, pairs: Constraints, which: NDArray[np.bool_] | None = None) -> PairTensors:
+        """All pairs, or those where ``which`` is true."""
+        parts = (pairs.left, pairs.right, pairs.is_must_link, pairs.weight)
+        chosen = slice(None) if which is None else which
+        return cls(*(torch.from_numpy(np.array(part[chosen])) for part in parts))
 
     @classmethod
     def none(cls) -> PairTensors:
@@ -93,10 +102,10 @@ class Batches:
     shuffled : bool, default=True
         Whether rows come in a fresh order every epoch, or always in that of the table.
     part : str, default="joint"
-        Name of this sweep, for objectives whose epochs have several.
-    companions : Tensor of shape (m, 1 + k), optional
-        Positions of rows and, in the same line, of k others that go with them. The second half of a step's
-        rows are then companions, drawn for each of the first half. Read anew for every epoch.
+        Name of this part of an epoch, for objectives whose epochs have several.
+    neighbor_table : Tensor of shape (m, 1 + k), optional
+        Each line holds the position of a row and those of its k neighbors. The second half of a step's rows
+        are then neighbors, one drawn for each row of the first half. Read again for every epoch.
     """
 
     def __init__(
@@ -112,11 +121,11 @@ class Batches:
         one_pass: bool = False,
         shuffled: bool = True,
         part: str = "joint",
-        companions: Tensor | None = None,
+        neighbor_table: Tensor | None = None,
     ) -> None:
         self.rows = rows
         self.part = part
-        self._companions = companions
+        self._neighbor_table = neighbor_table
         self.pairs = pairs.to(rows.index_device)
         self.pairs_per_step = pairs_per_step
         self.rows_per_step = rows_per_step
@@ -124,7 +133,7 @@ class Batches:
         self._seed, self._stream = seed, stream
         self._one_pass, self._shuffled = one_pass, shuffled
         device = rows.index_device
-        # These buffers keep their addresses for good: captured steps read from them.
+        # These buffers keep their addresses: captured steps read from them.
         width = 2 * pairs_per_step + rows_per_step
         self.index_plan = torch.zeros(n_steps, width, dtype=torch.int64, device=device)
         self._link = torch.zeros(n_steps, pairs_per_step, dtype=torch.bool, device=device)
@@ -134,20 +143,20 @@ class Batches:
         self._planned: int | None = None
 
     def start_epoch(self, epoch: int) -> None:
-        """Draw the plan of an epoch, unless it is there already, and go to its first step."""
+        """Draw the plan of an epoch, unless it is drawn already, and go to its first step."""
         if self._planned != epoch:
             self.plan(epoch)
         self.cursor.zero_()
 
     def plan(self, epoch: int) -> None:
-        """Draw the plan of an epoch; on a GPU this queues behind the steps that still read the last one."""
+        """Draw the plan of an epoch; on a GPU it queues behind the steps that still read the last plan."""
         device = self.rows.index_device
         generator = torch_generator(self._seed, self._stream, epoch, device=device)
         self._plan_pairs(generator)
-        if self._companions is None:
+        if self._neighbor_table is None:
             self._plan_rows(generator)
         else:
-            self._plan_companions(generator, self._companions.to(device))
+            self._plan_neighbors(generator, self._neighbor_table.to(device))
         self._planned = epoch
 
     def next(self) -> Batch:
@@ -159,32 +168,32 @@ class Batches:
         self.cursor.add_(1)
         return self._batch(index, link, pair_weight, row_weight)
 
-    def sweep_pairs(self) -> Iterator[Batch]:
+    def all_pairs(self) -> Iterator[Batch]:
         """All pairs once, in order, without rows to reconstruct."""
-        all_pairs = torch.arange(len(self.pairs), device=self.rows.index_device)
-        for p in torch.split(all_pairs, self._sweep_rows // 2):
+        positions = torch.arange(len(self.pairs), device=self.rows.index_device)
+        for p in torch.split(positions, self._block_rows // 2):
             index = torch.cat([self.pairs.left[p], self.pairs.right[p]])
             none = torch.ones(0, device=index.device)
             yield self._batch(index, self.pairs.is_must_link[p], self.pairs.weight[p], none)
 
-    def sweep_rows(self) -> Iterator[Batch]:
+    def all_rows(self) -> Iterator[Batch]:
         """All rows once, in order, without pairs."""
-        all_rows = torch.arange(self.rows.n_rows, device=self.rows.index_device)
-        for rows in torch.split(all_rows, self._sweep_rows):
+        positions = torch.arange(self.rows.n_rows, device=self.rows.index_device)
+        for rows in torch.split(positions, self._block_rows):
             none = torch.zeros(0, dtype=torch.bool, device=rows.device)
             ones = torch.ones(len(rows), device=rows.device)
             yield self._batch(rows, none, ones[:0], ones)
 
     @property
-    def n_sweep_blocks(self) -> int:
-        """How many blocks all pairs and all rows make when they are swept."""
+    def n_blocks(self) -> int:
+        """Number of blocks in :meth:`all_pairs` and :meth:`all_rows` together."""
         sizes = (2 * len(self.pairs), self.rows.n_rows)
-        return sum(-(-size // self._sweep_rows) for size in sizes)
+        return sum(-(-size // self._block_rows) for size in sizes)
 
     @property
-    def _sweep_rows(self) -> int:
-        most = SWEEP_ROWS.get(self.rows.index_device.type, SWEEP_ROWS["cpu"])
-        return min(most, max(1, SWEEP_ENTRIES // self.rows.n_features))
+    def _block_rows(self) -> int:
+        most = BLOCK_ROWS.get(self.rows.index_device.type, BLOCK_ROWS["cpu"])
+        return min(most, max(1, BLOCK_ENTRIES // self.rows.n_features))
 
     def _batch(self, index: Tensor, link: Tensor, pair_weight: Tensor, row_weight: Tensor) -> Batch:
         device = self.rows.device
@@ -199,10 +208,10 @@ class Batches:
         )
 
     def _plan_pairs(self, generator: torch.Generator) -> None:
-        """Whole passes over the pairs, so that each counts equally often; the rest is padding.
+        """Whole passes over the pairs, so that each is shown equally often; the rest is padding.
 
-        Padding is drawn like everything else: what has weight zero in the loss is still seen by
-        layers that look at the whole batch, such as BatchNorm in an encoder of the user's own.
+        Padding is drawn like everything else: layers that use statistics of the batch see it, such as
+        BatchNorm in a user's encoder.
         """
         n_pairs, n_places = len(self.pairs), self.n_steps * self.pairs_per_step
         if n_places == 0:
@@ -228,16 +237,16 @@ class Batches:
         is_real = torch.arange(n_places, device=drawn.device) < n_used
         self.row_weight_plan.copy_(is_real.view(shape))
 
-    def _plan_companions(self, generator: torch.Generator, table: Tensor) -> None:
-        n_companions = self.rows_per_step // 2
-        shape = (self.n_steps, self.rows_per_step - n_companions)
+    def _plan_neighbors(self, generator: torch.Generator, table: Tensor) -> None:
+        n_neighbors = self.rows_per_step // 2
+        shape = (self.n_steps, self.rows_per_step - n_neighbors)
         lines = _permutations(len(table), self.n_steps * shape[1], generator).view(shape)
         which = torch.randint(
-            1, table.shape[1], (self.n_steps, n_companions), generator=generator, device=table.device
+            1, table.shape[1], (self.n_steps, n_neighbors), generator=generator, device=table.device
         )
         first = 2 * self.pairs_per_step
         self.index_plan[:, first : first + shape[1]] = table[:, 0][lines]
-        self.index_plan[:, first + shape[1] :] = table[lines[:, :n_companions], which]
+        self.index_plan[:, first + shape[1] :] = table[lines[:, :n_neighbors], which]
         self.row_weight_plan.fill_(1.0)
 
 
@@ -264,6 +273,33 @@ def row_batches(
         stream=stream,
         one_pass=one_pass >= min_steps,
         shuffled=shuffled,
+        part=part,
+    )
+
+
+def pair_batches(
+    rows: RowSource,
+    pairs: PairTensors,
+    *,
+    batch_size: int,
+    seed: int,
+    stream: str,
+    rows_per_step: int = 0,
+    part: str = "joint",
+) -> Batches:
+    """Epochs of one pass over the pairs, ``batch_size`` in a step; without any, of one step of rows alone.
+
+    With every step come ``rows_per_step`` rows; all rows if there are no more.
+    """
+    size = min(batch_size, len(pairs))
+    return Batches(
+        rows,
+        pairs,
+        pairs_per_step=size,
+        rows_per_step=min(rows_per_step, rows.n_rows),
+        n_steps=-(-len(pairs) // size) if size else 1,
+        seed=seed,
+        stream=stream,
         part=part,
     )
 

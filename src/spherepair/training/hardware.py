@@ -1,30 +1,40 @@
-"""Which device to use, and in which precision its matrix products run."""
+"""What a fit runs on: a device, its precision, the way of rows to it, and named streams of random numbers.
+
+Every draw in the package comes from one seed, none from global state. A stream is a pure function of (seed,
+names), for instance ("pairs", epoch 7). So an interrupted fit draws the same numbers when it is resumed,
+without any saved state.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy import sparse
+from sklearn.utils import check_random_state
+from torch import Tensor
 
 from spherepair.errors import InvalidParameterError
 
 PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
+#: Bytes of a block whose release makes glibc keep up to twice as much of the memory that is freed later.
+KEPT_BLOCK = 31 * 2**20
+#: Page-locked buffers through which rows pass on their way to a GPU, and the size of one.
+STAGING_BUFFERS, STAGING_BYTES = 4, 2**24
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """A device and the precision of matrix products on it; losses are always in float32.
-
-    ``is_shared`` says that another thread trains on it at the same time: this one then touches no switch of
-    the whole process and captures nothing.
-    """
+    """A device and the precision of matrix products on it; losses are always in float32."""
 
     device: torch.device
     precision: str
-    is_shared: bool = field(default=False, repr=False)
 
     @property
     def is_cuda(self) -> bool:
@@ -38,20 +48,27 @@ class Hardware:
         )
 
     def current(self) -> AbstractContextManager[None]:
-        """Makes this GPU the one that streams and events refer to; nothing on other devices."""
+        """Make this GPU the one that streams and events refer to; nothing on other devices."""
         return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
+
+    def keep_freed_memory(self) -> None:
+        """Have glibc keep the memory of a training step for the next one.
+
+        Otherwise it goes back to the system, which hands it out again page by page. Freeing one block of this
+        size raises glibc's threshold.
+        """
+        if not self.is_cuda:
+            torch.empty(KEPT_BLOCK, dtype=torch.uint8, device="cpu")
 
     @contextmanager
     def matrix_products(self) -> Iterator[None]:
-        """For forward and backward alike: process-wide switches as this hardware wants them, then put back.
+        """For forward and backward pass: set torch's process-wide switches, and restore them afterwards.
 
-        They are TF32 on a GPU, where that was chosen, and no oneDNN for bfloat16 on a processor without it:
-        oneDNN fails there, and torch goes without it from then on, which changes fits in float32 as well.
+        On a GPU the switch allows TF32 unless precision is float32. On a CPU without bfloat16 instructions it
+        turns oneDNN off: oneDNN would fail there, and torch would then do without it for the rest of the
+        process, which changes fits in float32 as well.
         """
         switches: Any
-        if self.is_shared:
-            yield
-            return
         if self.is_cuda:
             switches, name, wanted = torch.backends.cuda.matmul, "allow_tf32", self.precision != "float32"
         elif self.precision == "bfloat16" and lacks_bfloat16():
@@ -70,9 +87,9 @@ class Hardware:
 def choose_hardware(device: str | torch.device = "auto", precision: str = "auto") -> Hardware:
     """Resolve ``"auto"`` for this machine.
 
-    ``device="auto"`` takes a CUDA GPU when there is one, else the processor. ``precision="auto"``
-    takes bfloat16 where the processor multiplies it in hardware (AMX), else float32; on a GPU it is
-    ``"mixed"``: bfloat16 under autocast and in kernels of our own, TF32 for what is left in float32.
+    ``device="auto"`` takes a CUDA GPU when there is one, else the CPU. ``precision="auto"`` takes bfloat16 on
+    a CPU that multiplies it in hardware (AMX), else float32; on a GPU it is ``"mixed"``: bfloat16 under
+    autocast and in our own kernels, TF32 for the rest.
 
     Examples
     --------
@@ -105,7 +122,7 @@ def _device(device: str | torch.device) -> torch.device:
 
 def _best_precision(device: torch.device) -> str:
     if device.type == "cuda":
-        # Older GPUs have no units for bfloat16 (nor for TF32, which they then take for float32).
+        # Older GPUs have no units for bfloat16 or TF32; there TF32 means float32.
         return "mixed" if torch.cuda.get_device_capability(device) >= (8, 0) else "tf32"
     if device.type == "cpu" and has_amx():
         return "bfloat16"
@@ -113,13 +130,131 @@ def _best_precision(device: torch.device) -> str:
 
 
 def has_amx() -> bool:
-    """Whether this processor multiplies bfloat16 matrices in hardware (Intel AMX)."""
+    """Whether this CPU multiplies bfloat16 matrices in hardware (Intel AMX)."""
     probe = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return bool(probe()) if probe is not None else False
 
 
 def lacks_bfloat16() -> bool:
-    """Whether torch has oneDNN, and this processor no instructions that it needs for bfloat16."""
+    """Whether torch uses oneDNN and this CPU lacks the instructions that oneDNN needs for bfloat16."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def to_device(rows: Any, device: torch.device) -> Tensor:
+    """A block of rows, an array or a sparse matrix, as a dense tensor on the device."""
+    dense = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+    is_cuda = device.type == "cuda"
+    if min(dense.strides) < 0 or not (dense.flags.writeable or is_cuda):
+        dense = dense.copy()  # torch shares memory only with arrays it could write to
+    dense = dense if is_torch_type(dense.dtype) else dense.astype(np.float64)
+    tensor = torch.from_numpy(_as_writable_view(dense))
+    if device.type == "mps" and tensor.dtype == torch.float64:
+        tensor = tensor.float()  # that device has no float64
+    if not is_cuda:
+        return tensor.to(device)
+    with _staging(device) as staging:
+        return staging.send(tensor)
+
+
+def is_torch_type(dtype: np.dtype[Any]) -> bool:
+    """Whether torch has this type of numbers."""
+    return dtype.isnative and dtype.name in {
+        "float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool",
+    }  # fmt: skip
+
+
+def _as_writable_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array as one that torch accepts, without a copy even if it is read-only; it must only be read."""
+    if array.flags.writeable:
+        return array
+    memory = array.__array_interface__ | {"data": (array.ctypes.data, False)}
+    return np.asarray(SimpleNamespace(__array_interface__=memory, owner=array))
+
+
+class _Staging:
+    """Page-locked memory on the way to a GPU: filled by all cores, sent while the next piece is filled.
+
+    Pieces are so small that they are still in the CPU's cache when the GPU fetches them.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._buffers = [torch.empty(0, dtype=torch.uint8)] * STAGING_BUFFERS
+        self._sent = [torch.cuda.Event() for _ in range(STAGING_BUFFERS)]  # type: ignore[no-untyped-call]
+        self._turn = 0
+
+    def send(self, tensor: Tensor) -> Tensor:
+        """The tensor on the GPU; its copies are queued, not waited for."""
+        received = torch.empty(tensor.shape, dtype=tensor.dtype, device=self._device)
+        n_rows = max(1, STAGING_BYTES // max(1, tensor[:1].nbytes))
+        for piece, target in zip(torch.split(tensor, n_rows), torch.split(received, n_rows), strict=True):
+            target.copy_(self._filled(piece), non_blocking=True)
+            self._sent[self._turn].record(torch.cuda.current_stream(self._device))
+        return received
+
+    def _filled(self, piece: Tensor) -> Tensor:
+        """The piece in the buffer whose turn it is, once what was in it is on the GPU."""
+        self._turn = (self._turn + 1) % STAGING_BUFFERS
+        self._sent[self._turn].synchronize()
+        buffer = self._buffers[self._turn]
+        if buffer.numel() < piece.nbytes:
+            buffer = _page_locked(piece.nbytes)
+            if piece.nbytes <= STAGING_BYTES:  # a row may be larger; its buffer is freed
+                self._buffers[self._turn] = buffer
+        return buffer[: piece.nbytes].view(piece.dtype).view(piece.shape).copy_(piece)
+
+
+#: Buffers for the next transfer to each GPU: locking pages takes longer than sending what they hold. torch
+#: caches page-locked memory as well, but drops it with every captured CUDA graph.
+_spare_staging: dict[int, list[_Staging]] = {}
+
+
+@contextmanager
+def _staging(device: torch.device) -> Iterator[_Staging]:
+    """The spare buffers of a GPU, or new ones while another thread uses those."""
+    gpu = torch.cuda.current_device() if device.index is None else device.index
+    spare = _spare_staging.setdefault(gpu, [])
+    try:
+        staging = spare.pop()
+    except IndexError:
+        staging = _Staging(torch.device("cuda", gpu))
+    yield staging  # not used again after an error, when it is unknown what was sent
+    if not spare:
+        spare.append(staging)
+
+
+def _page_locked(n_bytes: int) -> Tensor:
+    return torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True)
+
+
+def resolve_seed(random_state: int | np.random.RandomState | None) -> int:
+    """One 31-bit seed from whatever scikit-learn accepts as ``random_state``.
+
+    Examples
+    --------
+    >>> resolve_seed(7) == resolve_seed(7)
+    True
+    """
+    return int(check_random_state(random_state).randint(0, 2**31 - 1))
+
+
+def derive_seed(seed: int, *names: str | int) -> int:
+    """A 63-bit seed for the stream of that name.
+
+    Examples
+    --------
+    >>> derive_seed(0, "pairs", 1) == derive_seed(0, "pairs", 1)
+    True
+    >>> derive_seed(0, "pairs", 1) == derive_seed(0, "pairs", 2)
+    False
+    """
+    words = [zlib.crc32(name.encode()) if isinstance(name, str) else name for name in names]
+    state = np.random.SeedSequence([seed, *words]).generate_state(1, np.uint64)
+    return int(state[0] >> 1)
+
+
+def torch_generator(seed: int, *names: str | int, device: torch.device | str = "cpu") -> torch.Generator:
+    """A torch generator at the start of the stream of that name."""
+    return torch.Generator(device=device).manual_seed(derive_seed(seed, *names))

@@ -8,50 +8,33 @@ with momentum 0.9 and a rate of 0.1 that falls tenfold every 100 epochs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from spherepair.errors import InvalidParameterError
 from spherepair.losses import reconstruction_loss
-from spherepair.networks.autoencoder import Autoencoder
-from spherepair.networks.mlp import MLP, linear_layers
+from spherepair.networks.autoencoder import MLP, Autoencoder, linear_layers
 from spherepair.training.batches import Batch, Batches, row_batches
-from spherepair.training.chain import (
-    Activation,
-    Link,
-    are_trained,
-    can_fuse,
-    load_kernels_ahead,
-    wait_for_kernels,
-)
-from spherepair.training.engine import Objective, Recipe, Step, TrainingState
-from spherepair.training.hardware import Hardware
-from spherepair.training.optimizers import SGD, Adam, Optimizer
-from spherepair.training.randomness import torch_generator
-from spherepair.training.rows import ResidentRows, RowSource, blocks
-from spherepair.training.scaling import Scaling
+from spherepair.training.engine import Objective, Plan, Recipe, TrainingState
+from spherepair.training.hardware import torch_generator
+from spherepair.training.rows import ResidentRows, RowSource, Scaling, blocks
 from spherepair.training.session import Session
-
-logger = logging.getLogger(__name__)
 
 #: Share of the inputs that is set to zero before a row is encoded.
 CORRUPTION = 0.2
 #: Share of a layer's code that is dropped while that layer is trained by itself.
 HIDDEN_DROPOUT = 0.2
-#: Epochs of joint pretraining unless given, on a GPU, and on a processor: as many as make ROWS_SEEN rows in
-#: all, between LEAST_EPOCHS and MOST_EPOCHS.
+#: Epochs of joint pretraining by default: on a GPU, and on a CPU as many as show ROWS_SEEN rows in all,
+#: between LEAST_EPOCHS and MOST_EPOCHS.
 GPU_EPOCHS = 50
 ROWS_SEEN, LEAST_EPOCHS, MOST_EPOCHS = 600_000, 15, 30
-#: Rows below which joint pretraining goes over a table so often that its steps may be small.
+#: Tables with fewer rows take smaller steps in joint pretraining.
 SMALL_TABLE = 1000
-
 
 JOINT_STAGE = "pretraining"
 
@@ -61,84 +44,46 @@ class DenoisingObjective(Objective):
 
     Parameters
     ----------
-    network : nn.Module
-        Maps rows to rows.
+    network : Autoencoder
     factor : float, default=1.0
         Factor of the mean squared error; the stacked protocol takes half of it.
+    hidden_dropout : float, default=0.0
+        Share of the code that is dropped.
+
+    Attributes
+    ----------
+    corruption : float
+        Share of the inputs that is set to zero.
     """
 
-    def __init__(self, network: nn.Module, *, factor: float = 1.0) -> None:
+    corruption = CORRUPTION
+
+    def __init__(self, network: Autoencoder, *, factor: float = 1.0, hidden_dropout: float = 0.0) -> None:
         super().__init__()
-        self.network = network
-        self._factor = factor
+        self.network, self.factor, self.hidden_dropout = network, factor, hidden_dropout
         self._generator: torch.Generator | None = None
 
     def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
-        """Take the noise of this epoch."""
+        """Draw noise from the generator of this epoch."""
         self._generator = state.generator
-
-    def fused_step(
-        self, optimizer: Optimizer, batches: Batches, recipe: Recipe, hardware: Hardware
-    ) -> Step | None:
-        """All Linear layers in few kernels on a GPU."""
-        links = self.chain()
-        if links is None or not can_fuse(links, batches, recipe, hardware):
-            return None
-        if not isinstance(optimizer, SGD | Adam) or not are_trained(links, optimizer):
-            return None
-        wait_for_kernels()
-        try:
-            from spherepair.training.fused import FusedChain
-
-            return FusedChain(
-                links,
-                optimizer,
-                batches,
-                factor=self._factor,
-                corruption=CORRUPTION,
-                dropout=HIDDEN_DROPOUT,
-            )
-        except Exception as error:  # Triton raises what its compilers raise
-            logger.info("the fused step cannot be compiled here (%s); using autograd", error)
-            return None
-
-    def chain(self) -> list[Link] | None:
-        """The network as a chain of Linear layers; ``None`` where it is not one."""
-        if not isinstance(self.network, Autoencoder) or not _is_mirrored(self.network):
-            return None
-        if any(layer.bias is None for layer in linear_layers(self.network)):
-            return None
-        encoder, decoder = (
-            list(linear_layers(part)) for part in (self.network.encoder, self.network.decoder)
-        )
-        middle: Activation = "sphere" if self.network.spherical else "linear"
-        return [
-            *(Link(layer, "relu") for layer in encoder[:-1]),
-            Link(encoder[-1], middle),
-            *(Link(layer, "relu") for layer in decoder[:-1]),
-            Link(decoder[-1], "linear"),
-        ]
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """One term: the reconstruction error against the clean rows."""
-        output = self.reconstruct(self.drop(batch.rows, CORRUPTION))
-        error = reconstruction_loss(output, batch.rows, weight=batch.row_weight)
-        return {"reconstruction": self._factor * error}
-
-    def reconstruct(self, corrupted: Tensor) -> Tensor:
-        """The rows as the network gives them back."""
-        output: Tensor = self.network(corrupted)
-        return output
+        code = self.network.encode(self.drop(batch.rows, self.corruption))
+        if self.hidden_dropout > 0.0:
+            code = self.drop(code, self.hidden_dropout) / (1.0 - self.hidden_dropout)
+        error = reconstruction_loss(self.network.decode(code), batch.rows, weight=batch.row_weight)
+        return {"reconstruction": self.factor * error}
 
     def drop(self, x: Tensor, share: float) -> Tensor:
         """Set that share of the entries of ``x`` to zero, without rescaling the rest."""
-        return x * _kept(x, share, self._generator)
+        return x * _random_mask(x, share, self._generator)
 
 
-def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
+def _random_mask(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
     """A mask like ``x`` that is false with probability ``share``, to the nearest 1/256.
 
-    One random byte an entry: drawing a float for each takes longer than a layer's matrix product.
+    One random byte per entry: drawing a float for each takes longer than a layer's matrix product.
     """
     words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
     words.random_(torch.iinfo(torch.int64).min, None, generator=generator)
@@ -149,19 +94,22 @@ def _kept(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
 class JointPretraining:
     """The whole denoising autoencoder end to end.
 
-    ``epochs`` are 50 on a GPU unless given, and 30 on a processor, or fewer beyond 20,000 rows and 15 from
-    40,000 on. More still help a little: 150 have up to 0.8 points more where there are many pairs, on a GPU
-    for twice the time of a whole fit. ``min_steps`` (of all epochs together) keeps small tables from being
-    left half trained: 30 passes over 1,000 rows would be 120 steps only. Their epochs hold several passes.
-    ``batch_size`` is 256 unless given: what counts most is the number of steps, and on a processor the time
-    of one grows with its rows. On a GPU it hardly does, and it is 512 there unless that would leave fewer
-    than ``min_steps``. Tables of less than 1,000 rows take 64. ``warm_up`` is the share of the epochs in
-    which the rate rises to ``learning_rate``: full steps from the start spoil what can be learned from rows
-    with many rare columns, as texts are.
+    Parameters
+    ----------
+    epochs : int, optional
+        By default 50 on a GPU; on a CPU 30, fewer beyond 20,000 rows and 15 from 40,000 on. 150 epochs gain
+        up to 0.8 points where there are many pairs, for twice the time of a whole fit on a GPU.
+    min_steps : int, default=1500
+        Least number of steps in all epochs together, so that small tables are trained well; their epochs then
+        hold several passes.
+    learning_rate : float, default=1e-3
+    batch_size : int, optional
+        By default 256, 64 for tables of less than 1,000 rows, and 512 on a GPU, where larger steps take
+        hardly longer, unless that would leave fewer than ``min_steps``.
+    warm_up : float, default=1/3
+        Share of the epochs in which the rate rises to ``learning_rate``. Full steps from the start spoil what
+        can be learned from rows with many rare columns, such as texts.
     """
-
-    #: Which kernels it takes on a GPU.
-    kernels: ClassVar[dict[str, bool]] = {"is_adam": True, "drops": False}
 
     epochs: int | None = None
     min_steps: int = 1500
@@ -173,15 +121,17 @@ class JointPretraining:
         """Train ``network`` in place."""
         epochs = self.n_epochs(rows, session)
         session.run_stage(
-            DenoisingObjective(network),
-            self.batches(rows, session),
+            Plan(
+                DenoisingObjective(network),
+                (self.batches(rows, session),),
+                Recipe(learning_rate=self.learning_rate, warm_up=round(self.warm_up * epochs)),
+            ),
             stage=JOINT_STAGE,
-            recipe=Recipe(learning_rate=self.learning_rate, warm_up=round(self.warm_up * epochs)),
             max_epochs=epochs,
         )
 
     def batches(self, rows: RowSource, session: Session) -> Batches:
-        """What makes an epoch."""
+        """The batches of an epoch."""
         return row_batches(
             rows,
             batch_size=self.step_rows(rows, session),
@@ -191,7 +141,7 @@ class JointPretraining:
         )
 
     def step_rows(self, rows: RowSource, session: Session) -> int:
-        """Rows in a step, as given or as they suit the table and the device."""
+        """Rows in a step: as given, or by table and device."""
         if self.batch_size is not None:
             return self.batch_size
         if rows.n_rows < SMALL_TABLE:
@@ -200,7 +150,7 @@ class JointPretraining:
         return 512 if session.hardware.is_cuda and n_shown >= 512 * self.min_steps else 256
 
     def n_epochs(self, rows: RowSource, session: Session) -> int:
-        """Epochs, as given or as they suit the table and the device."""
+        """Number of epochs: as given, or by table and device."""
         if self.epochs is not None:
             return self.epochs
         if session.hardware.is_cuda:
@@ -210,9 +160,16 @@ class JointPretraining:
 
 @dataclass(frozen=True)
 class StackedPretraining:
-    """Layer by layer, then end to end, as the paper does."""
+    """Layer by layer, then end to end, as in the paper.
 
-    kernels: ClassVar[dict[str, bool]] = {"is_adam": False, "drops": True}
+    Parameters
+    ----------
+    layer_epochs, epochs : int
+        Epochs of each layer, and of the whole network after that.
+    batch_size : int, default=256
+    initial_range : float, default=0.01
+        Weights of a layer start uniformly between minus and plus this number.
+    """
 
     layer_epochs: int = 300
     epochs: int = 500
@@ -227,11 +184,12 @@ class StackedPretraining:
         below = rows
         for depth, (down, up) in enumerate(zip(encoder, decoder, strict=True)):
             is_last = depth == len(encoder) - 1
-            layer = _Layer(down, up, is_last=is_last, spherical=network.spherical)
-            objective = _LayerObjective(layer, factor=0.5)
+            layer = _shallow(down, up, is_last=is_last, spherical=network.spherical)
+            dropout = 0.0 if is_last else HIDDEN_DROPOUT
+            objective = DenoisingObjective(layer, factor=0.5, hidden_dropout=dropout)
             name = f"pretraining layer {depth + 1}"
             draw = partial(_reset, layer, self.initial_range, torch_generator(session.seed, name))
-            self._train(objective, below, session, stage=name, epochs=self.layer_epochs, initialise=draw)
+            self._train(objective, below, session, stage=name, epochs=self.layer_epochs, initialize=draw)
             if not is_last:
                 below = _outputs(layer, below)
         whole = DenoisingObjective(network, factor=0.5)
@@ -245,54 +203,28 @@ class StackedPretraining:
         *,
         stage: str,
         epochs: int,
-        initialise: Callable[[], None] | None = None,
+        initialize: Callable[[], None] | None = None,
     ) -> None:
         session.run_stage(
-            objective,
-            row_batches(rows, batch_size=self.batch_size, seed=session.seed, stream=stage),
+            Plan(
+                objective,
+                (row_batches(rows, batch_size=self.batch_size, seed=session.seed, stream=stage),),
+                Recipe("sgd", learning_rate=0.1, momentum=0.9, decay_every=100),
+            ),
             stage=stage,
-            recipe=Recipe("sgd", learning_rate=0.1, momentum=0.9, decay_every=100),
             max_epochs=epochs,
-            initialise=initialise,
+            initialize=initialize,
         )
 
 
-class _Layer(nn.Module):
-    """One layer of the stack; it trains the very Linear modules of the deep network.
+def _shallow(down: nn.Linear, up: nn.Linear, *, is_last: bool, spherical: bool) -> Autoencoder:
+    """One layer of the stack as an autoencoder that shares its Linear modules with the deep network.
 
     All codes but the last pass a ReLU; the last is put on the sphere instead. The decoder is linear
     even where its target is the output of a ReLU.
     """
-
-    def __init__(self, down: nn.Linear, up: nn.Linear, *, is_last: bool, spherical: bool) -> None:
-        super().__init__()
-        self.down, self.up = down, up
-        self.is_last, self.spherical = is_last, spherical
-
-    def encode(self, x: Tensor) -> Tensor:
-        z: Tensor = self.down(x)
-        if not self.is_last:
-            return F.relu(z)
-        return F.normalize(z.float(), dim=-1, eps=1e-12) if self.spherical else z
-
-
-class _LayerObjective(DenoisingObjective):
-    """Denoising of one layer, with dropout of its hidden code in all layers but the last."""
-
-    network: _Layer
-
-    def reconstruct(self, corrupted: Tensor) -> Tensor:
-        code = self.network.encode(corrupted)
-        if not self.network.is_last:
-            code = self.drop(code, HIDDEN_DROPOUT) / (1.0 - HIDDEN_DROPOUT)
-        output: Tensor = self.network.up(code)
-        return output
-
-    def chain(self) -> list[Link] | None:
-        """Down and up."""
-        layer = self.network
-        last: Activation = "sphere" if layer.spherical else "linear"
-        return [Link(layer.down, last if layer.is_last else "dropped relu"), Link(layer.up, "linear")]
+    encoder = nn.Sequential(down) if is_last else nn.Sequential(down, nn.ReLU())
+    return Autoencoder(encoder, nn.Sequential(up), spherical=is_last and spherical)
 
 
 def _is_mirrored(network: Autoencoder) -> bool:
@@ -313,14 +245,14 @@ def _require_mirrored(network: Autoencoder) -> None:
         )
 
 
-def _reset(layer: _Layer, bound: float, generator: torch.Generator) -> None:
+def _reset(layer: Autoencoder, bound: float, generator: torch.Generator) -> None:
     with torch.no_grad():
         for parameter in layer.parameters():
             drawn = torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
             parameter.copy_(drawn)
 
 
-def _outputs(layer: _Layer, rows: RowSource) -> RowSource:
+def _outputs(layer: Autoencoder, rows: RowSource) -> RowSource:
     """The clean codes of all rows, which are the rows of the next layer."""
     if not rows.is_resident:
         return _CodesOnDemand(layer, rows)
@@ -332,11 +264,11 @@ def _outputs(layer: _Layer, rows: RowSource) -> RowSource:
 
 
 class _CodesOnDemand:
-    """Codes of rows that are themselves read a batch at a time: made anew whenever they are asked for."""
+    """Codes of rows that are read a batch at a time, computed whenever they are needed."""
 
-    def __init__(self, layer: _Layer, rows: RowSource) -> None:
+    def __init__(self, layer: Autoencoder, rows: RowSource) -> None:
         self._layer, self._rows = layer, rows
-        self.n_rows, self.n_features = rows.n_rows, layer.down.out_features
+        self.n_rows, self.n_features = rows.n_rows, _code_size(layer)
         self.device, self.index_device, self.is_resident = rows.device, rows.index_device, rows.is_resident
 
     @torch.no_grad()
@@ -348,11 +280,14 @@ class _CodesOnDemand:
         return self._layer.encode(self._rows.block(start, stop)).float()
 
 
+def _code_size(layer: Autoencoder) -> int:
+    return next(linear_layers(layer.encoder)).out_features
+
+
 @torch.no_grad()
-def _codes(layer: _Layer, rows: RowSource) -> RowSource:
+def _codes(layer: Autoencoder, rows: RowSource) -> RowSource:
     layer.eval()
-    n_codes = layer.down.out_features
-    table = torch.empty(rows.n_rows, n_codes, device=rows.device)
+    table = torch.empty(rows.n_rows, _code_size(layer), device=rows.device)
     for start, stop in blocks(rows.n_rows, 8192):
         table[start:stop] = layer.encode(rows.block(start, stop))
     return ResidentRows(table, Scaling.identity())
@@ -365,22 +300,9 @@ PRETRAINING: dict[str, Callable[[], JointPretraining | StackedPretraining]] = {
 
 
 def pretrain(network: Autoencoder, rows: RowSource, session: Session, *, method: Any) -> None:
-    """Train ``network`` in place by a method, given by its name or as itself; not at all by ``None``."""
+    """Train ``network`` in place by a method or the name of one; ``None`` trains nothing."""
     if method is not None:
         _chosen(method).run(network, rows, session)
-
-
-def is_fused(network: Autoencoder, rows: RowSource, session: Session, *, method: Any) -> bool:
-    """Whether such a pretraining takes kernels of our own alone, and none of torch's libraries."""
-    chosen, links = _chosen(method), DenoisingObjective(network).chain()
-    if not isinstance(chosen, JointPretraining) or links is None:
-        return False
-    return can_fuse(links, chosen.batches(rows, session), Recipe(), session.hardware)
-
-
-def load_ahead(device: str | torch.device, precision: str, *, method: Any) -> None:
-    """Begin to load what such a pretraining will need, while the host is busy with the rows."""
-    load_kernels_ahead(device, precision, getattr(_chosen(method), "kernels", None))
 
 
 def _chosen(method: Any) -> Any:

@@ -1,29 +1,50 @@
-"""Where rows come from: a table on the device, or a table that is streamed a batch at a time.
+"""Where rows come from, how their columns are scaled, and how all of them go through a network.
 
-A row source answers ``gather(index)`` with scaled float32 rows on the device. Rows that fit stay on
-the device; memory maps, tables too large for the GPU and, on a processor, sparse matrices are read batch by
-batch.
+A row source answers ``gather(index)`` with scaled float32 rows on the device. Rows that fit stay on the
+device; memory maps, tables too large for the GPU and, on a CPU, sparse matrices are read batch by batch.
+:func:`map_rows` needs memory for a block, not for all rows.
+
+The scaling ``x -> (x - shift) * factor`` is learned on fit and saved with the model. ``"standard"`` gives
+every column zero mean and unit variance. ``"auto"`` does so only where columns are in different units (a
+table of ages and incomes). Where they share one unit (pixels, tf-idf, features that were standardized
+already) it keeps their relative sizes and only brings the root mean square of the whole table to one:
+standardizing pixels would blow up the nearly empty ones at the rim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from spherepair.training.scaling import Scaling
+from spherepair.errors import DeviceMemoryError
+from spherepair.training.hardware import Hardware, is_torch_type, to_device
 
 #: Share of the free GPU memory that the rows may take; the rest is for activations.
 RESIDENT_SHARE = 0.5
-#: Page-locked buffers through which rows pass on their way to a GPU, and the size of one.
-STAGING_BUFFERS, STAGING_BYTES = 4, 2**24
+#: Most rows, and most values, in a block that goes through a network.
+BLOCK_ROWS = {"cpu": 4096, "cuda": 65_536}
+BLOCK_ENTRIES = {"cpu": 2**23, "cuda": 2**26}
+_SMALLEST_BLOCK = 64
+#: Bytes of results that are collected on a GPU before the host fetches them: each fetch waits for the GPU.
+UNFETCHED_BYTES = 2**26
+#: Columns share one unit if their typical magnitudes are within this factor.
+SAME_UNIT_FACTOR = 10.0
+#: A common offset larger than this many spreads (years, temperatures in kelvin) is subtracted.
+OFFSET_SPREADS = 3.0
+#: Values in a block of the statistics: few enough to stay in a core's cache as float64 between two sums.
+STATISTICS_ENTRIES = 2**18
+
+Result = TypeVar("Result")
+_Vector = NDArray[np.float64]
 
 
 class RowSource(Protocol):
@@ -81,89 +102,20 @@ class StreamedRows:
 
     def gather(self, index: Tensor) -> Tensor:
         """Rows at ``index``, densified and moved to the device."""
-        # Sorted access turns a random walk over a memory map into one sweep.
+        # Sorted access reads a memory map front to back.
         order = torch.argsort(index)
-        rows = self._to_device(self.table[index[order].numpy()])
+        rows = to_device(self.table[index[order].numpy()], self.device)
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order))
         return self._scale(rows.index_select(0, back.to(self.device)))
 
     def block(self, start: int, stop: int) -> Tensor:
         """Rows start … stop-1."""
-        return self._scale(self._to_device(self.table[start:stop]))
-
-    def _to_device(self, rows: Any) -> Tensor:
-        dense = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
-        is_cuda = self.device.type == "cuda"
-        if min(dense.strides) < 0 or not (dense.flags.writeable or is_cuda):
-            dense = dense.copy()  # torch shares memory only with arrays it could write to
-        tensor = torch.from_numpy(_lent(_torch_compatible(dense)))
-        if self.device.type == "mps" and tensor.dtype == torch.float64:
-            tensor = tensor.float()  # that device has no float64
-        if not is_cuda:
-            return tensor.to(self.device)
-        with _staging(self.device) as staging:
-            return staging.send(tensor)
-
-
-class _Staging:
-    """Page-locked memory on the way to a GPU: filled by all cores, sent while the next piece is filled.
-
-    Pieces are small enough to be in the processor's cache still when the GPU fetches them.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._buffers = [torch.empty(0, dtype=torch.uint8)] * STAGING_BUFFERS
-        self._sent = [torch.cuda.Event() for _ in range(STAGING_BUFFERS)]  # type: ignore[no-untyped-call]
-        self._turn = 0
-
-    def send(self, tensor: Tensor) -> Tensor:
-        """The tensor on the GPU; its copies are queued, not waited for."""
-        received = torch.empty(tensor.shape, dtype=tensor.dtype, device=self._device)
-        n_rows = max(1, STAGING_BYTES // max(1, tensor[:1].nbytes))
-        for piece, target in zip(torch.split(tensor, n_rows), torch.split(received, n_rows), strict=True):
-            target.copy_(self._filled(piece), non_blocking=True)
-            self._sent[self._turn].record(torch.cuda.current_stream(self._device))
-        return received
-
-    def _filled(self, piece: Tensor) -> Tensor:
-        """The piece in the buffer whose turn it is, once what was in it is on the GPU."""
-        self._turn = (self._turn + 1) % STAGING_BUFFERS
-        self._sent[self._turn].synchronize()
-        buffer = self._buffers[self._turn]
-        if buffer.numel() < piece.nbytes:
-            buffer = _page_locked(piece.nbytes)
-            if piece.nbytes <= STAGING_BYTES:  # a row may be larger; its buffer is not kept
-                self._buffers[self._turn] = buffer
-        return buffer[: piece.nbytes].view(piece.dtype).view(piece.shape).copy_(piece)
-
-
-#: What is kept for the next transfer to each GPU: locking pages takes longer than sending what passes them.
-#: torch keeps page-locked memory as well, but forgets it with every capture.
-_kept: dict[int, list[_Staging]] = {}
-
-
-@contextmanager
-def _staging(device: torch.device) -> Iterator[_Staging]:
-    """The buffers that are kept for a GPU, or others where a thread beside this one has them."""
-    gpu = torch.cuda.current_device() if device.index is None else device.index
-    kept = _kept.setdefault(gpu, [])
-    try:
-        staging = kept.pop()
-    except IndexError:
-        staging = _Staging(torch.device("cuda", gpu))
-    yield staging  # not kept after an error, when it is not known what was sent
-    if not kept:
-        kept.append(staging)
-
-
-def _page_locked(n_bytes: int) -> Tensor:
-    return torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True)
+        return self._scale(to_device(self.table[start:stop], self.device))
 
 
 def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = True) -> RowSource:
-    """The fitting row source for a validated table ``X``.
+    """The row source for a validated table ``X``.
 
     Parameters
     ----------
@@ -171,18 +123,18 @@ def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = Tr
     scaling : Scaling
     device : torch.device
     keep : bool, default=True
-        Whether rows are needed again and again, so that a GPU should hold them.
+        Whether rows are read more than once, so that a GPU should hold them.
     """
     if isinstance(X, Tensor):
         return ResidentRows(X.to(device), scaling)
     is_cpu = device.type == "cpu"
-    # A GPU holds sparse rows too, and then dense ones: steps that wait for the host cannot be captured.
+    # A GPU holds sparse rows as dense ones: steps that wait for the host cannot be captured.
     is_streamed = sparse.issparse(X) if is_cpu else not (keep and _fits(X, device))
     if is_streamed:
         return StreamedRows(X, scaling, device)
     if is_cpu:
         # torch shares neither read-only arrays (memory maps opened with mode "r") nor reversed ones.
-        shareable = X.flags.writeable and _is_torch_type(X.dtype) and min(X.strides) >= 0
+        shareable = X.flags.writeable and is_torch_type(X.dtype) and min(X.strides) >= 0
         return ResidentRows(torch.from_numpy(X), scaling) if shareable else StreamedRows(X, scaling, device)
     try:
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
@@ -190,6 +142,51 @@ def open_rows(X: Any, scaling: Scaling, device: torch.device, *, keep: bool = Tr
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         return StreamedRows(X, scaling, device)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """An affine map of the columns; ``None`` stands for the identity."""
+
+    shift: NDArray[np.float64] | None = None
+    factor: NDArray[np.float64] | None = None
+
+    @classmethod
+    def identity(cls) -> Scaling:
+        """Leave rows as they are."""
+        return cls()
+
+    def on(self, device: torch.device) -> Callable[[Tensor], Tensor]:
+        """The map as a function of tensors on ``device``, giving float32.
+
+        A shift is subtracted in float64 where the device has that: float32 rounds a time stamp of 1.7e9 to
+        two minutes, and rows would be equal after the subtraction.
+        """
+        if self.shift is None or self.factor is None:
+            return lambda x: x.float()
+        if not self.shift.any():
+            only = torch.from_numpy(self.factor).to(device, torch.float32)
+            return lambda x: x.float() * only
+        wide = torch.float32 if device.type == "mps" else torch.float64
+        shift = torch.from_numpy(self.shift).to(device, wide)
+        factor = torch.from_numpy(self.factor).to(device, wide)
+        return lambda x: ((x.to(wide) - shift) * factor).float()
+
+
+def learn_scaling(X: Any, kind: str) -> Scaling:
+    """Learn the scaling of that kind from a table, a block of rows at a time.
+
+    Parameters
+    ----------
+    X : ndarray, memory map or CSR matrix of shape (n_rows, n_features)
+    kind : {"auto", "standard", "none"}
+    """
+    if kind == "none":
+        return Scaling.identity()
+    columns = _column_statistics(X)
+    if kind == "standard" or not _same_unit(columns):
+        return _per_column(columns)
+    return _common(columns)
 
 
 def blocks(n_rows: int, size: int) -> Iterator[tuple[int, int]]:
@@ -201,6 +198,86 @@ def blocks(n_rows: int, size: int) -> Iterator[tuple[int, int]]:
     [(0, 2), (2, 4), (4, 5)]
     """
     return ((start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+@torch.no_grad()
+def map_rows(
+    function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware, *, dtype: Any = np.float32
+) -> NDArray[Any]:
+    """Apply ``function`` to all rows, a block at a time, and collect the results on the host.
+
+    When the GPU runs out of memory, smaller blocks are tried before giving up.
+    """
+
+    def collect(size: int) -> NDArray[Any]:
+        result: NDArray[Any] | None = None
+        unfetched: list[Tensor] = []
+        fetched = n_bytes = 0
+        for start, part in _parts(function, rows, hardware, size):
+            if result is None:
+                result = np.empty((rows.n_rows, *part.shape[1:]), dtype=dtype)
+            unfetched.append(part)
+            n_bytes, stop = n_bytes + part.nbytes, start + len(part)
+            if n_bytes >= UNFETCHED_BYTES or stop == rows.n_rows or not hardware.is_cuda:
+                result[fetched:stop] = torch.cat(unfetched).cpu().numpy()
+                unfetched, fetched, n_bytes = [], stop, 0
+        return result if result is not None else np.empty((0, 0), dtype=dtype)
+
+    return _in_blocks(collect, rows, hardware)
+
+
+@torch.no_grad()
+def map_rows_on_device(function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware) -> Tensor:
+    """As :func:`map_rows`, for results that are needed on the device; nothing waits for the host."""
+    return _in_blocks(
+        lambda size: torch.cat([part for _, part in _parts(function, rows, hardware, size)]), rows, hardware
+    )
+
+
+@torch.no_grad()
+def map_some_rows(
+    function: Callable[[Tensor], Tensor], rows: RowSource, index: Tensor, *, hardware: Hardware
+) -> Tensor:
+    """As :func:`map_rows_on_device`, for the rows at positions ``index``."""
+
+    def collect(size: int) -> Tensor:
+        found = []
+        for part in torch.split(index.to(rows.index_device), size):
+            with hardware.matrix_products(), hardware.autocast():
+                found.append(function(rows.gather(part)))
+        return torch.cat(found)
+
+    return _in_blocks(collect, rows, hardware)
+
+
+def _in_blocks(run: Callable[[int], Result], rows: RowSource, hardware: Hardware) -> Result:
+    kind = "cuda" if hardware.is_cuda else "cpu"
+    size = min(BLOCK_ROWS[kind], max(_SMALLEST_BLOCK, BLOCK_ENTRIES[kind] // rows.n_features))
+    while True:
+        try:
+            with hardware.current():
+                return run(size)
+        except torch.cuda.OutOfMemoryError as error:
+            if size <= _SMALLEST_BLOCK:
+                raise DeviceMemoryError(
+                    f"the GPU has too little memory even for {size} rows at a time; use device='cpu'."
+                ) from error
+            torch.cuda.empty_cache()
+            size //= 4
+
+
+def _parts(
+    function: Callable[[Tensor], Tensor], rows: RowSource, hardware: Hardware, size: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Results block by block; the host prepares the next block while a GPU computes the present one."""
+    bounds = list(blocks(rows.n_rows, size))
+    ahead = [rows.block(*bound) for bound in bounds[:1]]
+    for (start, _), after in zip(bounds, [*bounds[1:], None], strict=True):
+        with hardware.matrix_products(), hardware.autocast():
+            part = function(ahead.pop())
+        if after is not None:
+            ahead.append(rows.block(*after))
+        yield start, part
 
 
 def _scaled_on_device(X: Any, scaling: Scaling, device: torch.device) -> Tensor:
@@ -216,24 +293,104 @@ def _fits(X: Any, device: torch.device) -> bool:
     if device.type != "cuda":
         return True  # other accelerators share memory with the host
     free, _ = torch.cuda.mem_get_info(device)
-    # What torch keeps for itself is free as well; after a fit that is as much as its rows took.
+    # What torch caches is free as well; after a fit that is as much as its rows took.
     free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return bool(4 * X.shape[0] * X.shape[1] <= RESIDENT_SHARE * free)
 
 
-def _is_torch_type(dtype: np.dtype[Any]) -> bool:
-    return dtype.isnative and dtype.name in {
-        "float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool",
-    }  # fmt: skip
+@dataclass(frozen=True)
+class _Columns:
+    mean: _Vector
+    std: _Vector
+    largest: _Vector
 
 
-def _lent(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array as one that torch takes, without a copy even if it is read-only; it must only be read."""
-    if array.flags.writeable:
-        return array
-    memory = array.__array_interface__ | {"data": (array.ctypes.data, False)}
-    return np.asarray(SimpleNamespace(__array_interface__=memory, owner=array))
+def _column_statistics(X: Any) -> _Columns:
+    """Mean, standard deviation and largest magnitude of every column in two passes, on all threads.
+
+    The second pass takes the variance about the mean: sums of squares alone would lose it for
+    columns such as time stamps, whose offset is a million times their spread.
+    """
+    n_rows, n_features = X.shape
+    is_sparse = sparse.issparse(X)
+    stored_in_row = X.nnz / n_rows if is_sparse else n_features
+    size = max(1, int(STATISTICS_ENTRIES / max(1.0, stored_in_row)))
+    starts = range(0, n_rows, size)
+    sums_of, squares = (_sums_sparse, _squares_sparse) if is_sparse else (_sums_dense, _squares)
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        total, largest = np.zeros(n_features), np.zeros(n_features)
+        for sums, magnitudes in pool.map(lambda start: sums_of(X[start : start + size]), starts):
+            total += sums
+            np.maximum(largest, magnitudes, out=largest)
+        mean = total / n_rows
+        variance = np.zeros(n_features)
+        for part in pool.map(lambda start: squares(X[start : start + size], mean), starts):
+            variance += part / n_rows
+    return _Columns(mean, np.sqrt(variance), largest)
 
 
-def _torch_compatible(dense: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return dense if _is_torch_type(dense.dtype) else dense.astype(np.float64)
+def _sums_dense(block: Any) -> tuple[_Vector, _Vector]:
+    """Sum and largest magnitude of every column."""
+    wide = np.asarray(block, dtype=np.float64)
+    return wide.sum(axis=0), np.maximum(wide.max(axis=0), -wide.min(axis=0))
+
+
+def _squares(block: Any, mean: _Vector) -> _Vector:
+    """Sum of the squared distances from the mean, in every column."""
+    centered = np.asarray(block, dtype=np.float64) - mean
+    return np.asarray(np.square(centered, out=centered).sum(axis=0))
+
+
+def _sums_sparse(block: Any) -> tuple[_Vector, _Vector]:
+    column, value, n_features = _stored(block)
+    largest = np.zeros(n_features)
+    np.maximum.at(largest, column, np.abs(value))
+    return _sums(column, value, n_features), largest
+
+
+def _squares_sparse(block: Any, mean: _Vector) -> _Vector:
+    column, value, n_features = _stored(block)
+    n_stored = _sums(column, np.ones_like(value), n_features)
+    stored = _sums(column, np.square(value - mean[column]), n_features)
+    return np.asarray(stored + (block.shape[0] - n_stored) * np.square(mean))
+
+
+def _sums(column: NDArray[np.integer[Any]], value: _Vector, n_features: int) -> _Vector:
+    return np.bincount(column, weights=value, minlength=n_features).astype(np.float64, copy=False)
+
+
+def _stored(block: Any) -> tuple[NDArray[np.integer[Any]], _Vector, int]:
+    """Columns and values of the stored entries of a sparse matrix, duplicates summed."""
+    if not block.has_canonical_format:
+        block = block.copy()  # a slice of all rows is the matrix itself
+        block.sum_duplicates()
+    return block.indices, block.data.astype(np.float64), block.shape[1]
+
+
+def _varies(columns: _Columns) -> NDArray[np.bool_]:
+    # Constant columns come out with a spread of rounding size; dividing by it would make noise.
+    return np.asarray(columns.std > 1e-7 * np.maximum(columns.largest, 1e-30), dtype=bool)
+
+
+def _same_unit(columns: _Columns) -> bool:
+    largest = columns.largest[_varies(columns)]
+    if len(largest) < 2:
+        return False
+    low, middle = np.quantile(largest, [0.25, 0.5])
+    return bool(largest.max() <= SAME_UNIT_FACTOR * middle and middle <= SAME_UNIT_FACTOR * low)
+
+
+def _per_column(columns: _Columns) -> Scaling:
+    factor = np.zeros_like(columns.std)
+    np.divide(1.0, columns.std, out=factor, where=_varies(columns))
+    return Scaling(columns.mean, factor)
+
+
+def _common(columns: _Columns) -> Scaling:
+    spread = float(np.sqrt(np.mean(np.square(columns.std))))
+    shift = np.zeros_like(columns.mean)
+    if np.abs(columns.mean.mean()) > OFFSET_SPREADS * spread:
+        shift = columns.mean
+    size = float(np.sqrt(np.mean(np.square(columns.std) + np.square(columns.mean - shift))))
+    factor = np.full_like(shift, 1.0 / size if size > 0 else 0.0)
+    return Scaling(shift, factor)

@@ -1,20 +1,30 @@
-"""A fit as a sequence of stages (pretraining, pairs) with one history, resumable after any epoch."""
+"""A fit as a sequence of stages (pretraining, pairs) with one history, resumable after any epoch.
+
+After every epoch a checkpoint is replaced, from which a later fit resumes: one safetensors file, whose header
+carries the rest as JSON; nothing in it is ever executed. Also the line of progress on the terminal.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from spherepair.errors import DeviceMemoryError
-from spherepair.training.batches import Batches
-from spherepair.training.checkpoint import Checkpoint
-from spherepair.training.engine import Monitor, Objective, Recipe, Record, TrainingState, train
-from spherepair.training.hardware import Hardware
-from spherepair.training.progress import TerminalProgress
-from spherepair.training.randomness import derive_seed
-from spherepair.training.stopping import StoppingRule
+from spherepair.errors import DeviceMemoryError, InvalidParameterError, ModelFileError
+from spherepair.persistence import read_tensor_file, write_tensor_file
+from spherepair.training.engine import Monitor, Plan, Record, TrainingState, train
+from spherepair.training.hardware import Hardware, derive_seed
+from spherepair.training.optimization import StoppingRule
+
+#: Seconds before progress is shown, and between two updates of it.
+QUIET_SECONDS, REFRESH_SECONDS = 2.0, 0.1
+CHECKPOINT_FILE = "checkpoint.safetensors"
+_NETWORK, _OPTIMIZER, _OBJECTIVE = "network.", "optimizer.", "objective."
 
 
 class Session:
@@ -54,32 +64,29 @@ class Session:
 
     def run_stage(
         self,
-        objective: Objective,
-        sweeps: Batches | Sequence[Batches],
+        plan: Plan,
         *,
         stage: str,
-        recipe: Recipe,
         max_epochs: int,
         stopping: StoppingRule | None = None,
-        initialise: Callable[[], None] | None = None,
+        initialize: Callable[[], None] | None = None,
     ) -> None:
-        """Train one stage, or take it from the checkpoint where that has it already.
+        """Train one stage, or read it from the checkpoint where it is finished there.
 
-        ``initialise`` sets the stage up (fresh weights, centres) and is left out where it is resumed.
+        ``initialize`` sets the stage up (fresh weights, centers); a resumed stage skips it.
         """
         done = self._checkpoint.finished(stage) if self._checkpoint is not None else None
         if done is not None:
             self.history += done
             return
-        if initialise is not None and not self._is_resumed(stage):
-            initialise()
+        if initialize is not None and not self._is_resumed(stage):
+            initialize()
+        self.hardware.keep_freed_memory()
         try:
             with self.hardware.current(), torch.random.fork_rng(self._gpus()):
                 self.history += train(
-                    objective,
-                    [sweeps] if isinstance(sweeps, Batches) else sweeps,
+                    plan,
                     stage=stage,
-                    recipe=recipe,
                     max_epochs=max_epochs,
                     hardware=self.hardware,
                     seed=self.seed,
@@ -101,10 +108,9 @@ class Session:
         self._seed_layers(state)
 
     def _seed_layers(self, state: TrainingState) -> None:
-        """Give the next epoch its own numbers for layers that draw from torch's global generator.
+        """Seed torch's global generator for the next epoch: dropout in a user's encoder draws from it.
 
-        Dropout in a user's encoder knows no other source. The state of that generator is put back
-        after the stage, so nobody outside notices.
+        Its state is restored after the stage.
         """
         seed = derive_seed(self.seed, state.stage, "layers", state.epoch)
         torch.default_generator.manual_seed(seed)
@@ -112,7 +118,7 @@ class Session:
             torch.cuda.manual_seed(seed)
 
     def _gpus(self) -> list[int]:
-        """Whose generators the layers draw from."""
+        """GPUs whose generators the layers draw from."""
         return [torch.cuda.current_device()] if self.hardware.is_cuda else []
 
     def _is_resumed(self, stage: str) -> bool:
@@ -126,3 +132,149 @@ class Session:
     def _save(self, state: TrainingState) -> None:
         if self._checkpoint is not None:
             self._checkpoint.write(self.network, state, self.history)
+
+
+class Checkpoint:
+    """The state of an interrupted fit in a folder.
+
+    Parameters
+    ----------
+    folder : path
+    fingerprint : dict of str
+        What must agree for a fit to resume from this checkpoint, by name: data, pairs, parameters.
+
+    Attributes
+    ----------
+    stage : str or None
+        The stage in which the earlier fit was, ``None`` where there is nothing to resume.
+    seed : int or None
+        The seed of the earlier fit.
+    """
+
+    def __init__(self, folder: str | Path, fingerprint: dict[str, str]) -> None:
+        self._file = Path(folder) / CHECKPOINT_FILE
+        self._fingerprint = fingerprint
+        self._seed: int | None = None
+        self._tensors: dict[str, Tensor] = {}
+        self._manifest: dict[str, Any] = {}
+        if self._file.exists():
+            self._manifest, self._tensors = read_tensor_file(self._file)
+            self._refuse_other_fit()
+
+    @property
+    def stage(self) -> str | None:
+        """The stage to resume."""
+        return self._manifest.get("stage")
+
+    def seed(self, drawn: int) -> int:
+        """The seed of the fit that is resumed, or the one just drawn for a new fit."""
+        self._seed = int(self._manifest.get("seed", drawn))
+        return self._seed
+
+    def restore_network(self, network: nn.Module) -> None:
+        """Load the weights, if there are any."""
+        weights = _section(self._tensors, _NETWORK)
+        if weights:
+            network.load_state_dict(weights)
+
+    def finished(self, stage: str) -> list[Record] | None:
+        """The records of a finished stage; ``None`` if it is still to be run."""
+        records = [record for record in self._manifest.get("history", []) if record["stage"] == stage]
+        return records or None
+
+    def resume(self, state: TrainingState) -> None:
+        """Bring a fresh state of the interrupted stage to where it was."""
+        if self.stage != state.stage:
+            return
+        # The network's own weights are missing here: they have a section of their own.
+        loaded = state.objective.load_state_dict(_section(self._tensors, _OBJECTIVE), strict=False)
+        if loaded.unexpected_keys:
+            raise ModelFileError(
+                f"checkpoint {self._file.parent} was written by other code, which also stores "
+                f"{', '.join(loaded.unexpected_keys)}; give another folder or remove this one to start anew."
+            )
+        state.records.extend(self._manifest["records"])
+        state.monitored.extend(self._manifest["monitored"])
+        state.optimizer.restore(_section(self._tensors, _OPTIMIZER))
+        self._manifest, self._tensors = {}, {}
+
+    def write(self, network: nn.Module, state: TrainingState, history: list[Record]) -> None:
+        """Replace the file by the present state."""
+        manifest = {
+            "fingerprint": self._fingerprint,
+            "seed": self._seed,
+            "stage": state.stage,
+            "records": state.records,
+            "monitored": state.monitored,
+            "history": history,
+        }
+        inside = {tensor.data_ptr() for tensor in network.state_dict().values()}
+        outside = {k: v for k, v in state.objective.state_dict().items() if v.data_ptr() not in inside}
+        tensors = {
+            **_prefixed(network.state_dict(), _NETWORK),
+            **_prefixed(outside, _OBJECTIVE),
+            **_prefixed(state.optimizer.tensors(), _OPTIMIZER),
+        }
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        write_tensor_file(self._file, manifest, tensors)
+
+    def _refuse_other_fit(self) -> None:
+        found = self._manifest.get("fingerprint", {})
+        differing = sorted(
+            k for k in {*found, *self._fingerprint} if found.get(k) != self._fingerprint.get(k)
+        )
+        if differing:
+            raise ModelFileError(
+                f"checkpoint {self._file.parent} belongs to another fit: it differs in "
+                f"{', '.join(differing)}; give another folder or remove this one to start anew."
+            )
+
+
+def _prefixed(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def _section(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+class TerminalProgress:
+    """Writes stage, epoch and loss over one line of a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._started = self._last = time.monotonic()
+
+    def __call__(self, state: TrainingState) -> None:
+        """Show the state, unless training has just begun or the line was just written."""
+        now = time.monotonic()
+        is_end = state.epoch == state.max_epochs
+        if now - self._started < QUIET_SECONDS or (now - self._last < REFRESH_SECONDS and not is_end):
+            return
+        self._last = now
+        loss = state.records[-1]["loss"]
+        self._stream.write(f"\r{state.stage}: epoch {state.epoch}/{state.max_epochs}, loss {loss:.4f}\x1b[K")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._last > self._started:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+def resolve_progress(progress: bool | str | Callable[[TrainingState], None]) -> Monitor | None:
+    """The monitor for a ``progress`` parameter.
+
+    ``"auto"`` shows progress where a person is watching (an interactive terminal), ``True`` always,
+    ``False`` never; a callable is called with the state after every epoch.
+    """
+    if callable(progress):
+        return progress
+    if progress == "auto":
+        progress = sys.stderr.isatty()
+    if not isinstance(progress, bool):
+        raise InvalidParameterError(
+            f"progress must be 'auto', True, False or a callable, got {progress!r} instead."
+        )
+    return TerminalProgress(sys.stderr) if progress else None

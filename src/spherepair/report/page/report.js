@@ -9,7 +9,7 @@
   const EDGE = 26, TAU = 2 * Math.PI;
   const widest = Math.max(1, ...data.discs.map((disc) => disc[0] + disc[2]), data.x.reduce((a, b) => Math.max(a, b), 1));
   const highest = Math.max(1, ...data.discs.map((disc) => disc[1] + disc[2]), data.y.reduce((a, b) => Math.max(a, b), 1));
-  let width = 0, height = 0, scale = 1, left = 0, colours = [], ink = "#000", faint = "#888", paper = "#fff", pointed = -1;
+  let width = 0, height = 0, scale = 1, left = 0, colors = [], ink = "#000", faint = "#888", paper = "#fff", pointed = -1;
 
   const isShown = (point) => {
     if (pickCluster.value !== "" && data.cluster[point] !== Number(pickCluster.value)) return false;
@@ -27,7 +27,7 @@
     (r) => polygon(3, r * 1.25, TAU / 4),
     (r) => cross(r, 0),
     (r) => cross(r, TAU / 8),
-    (r) => polygon(5, r * 1.15, -TAU / 4),
+    (r) => polygon(3, r * 1.25, TAU / 2),
   ];
   const polygon = (corners, r, turn) => {
     for (let k = 0; k < corners; k++) context.lineTo(r * Math.cos(turn + (k * TAU) / corners), r * Math.sin(turn + (k * TAU) / corners));
@@ -40,17 +40,17 @@
     }
     context.closePath();
   };
-  const styleOf = (cluster) => (cluster < 0 ? [faint, 0] : [colours[cluster % 8], Math.floor(cluster / 8) % 8]);
+  const styleOf = (cluster) => (cluster < 0 ? [faint, 0] : [colors[data.styles[cluster][0]], data.styles[cluster][1]]);
 
-  const readColours = () => {
+  const readColors = () => {
     const style = getComputedStyle(document.documentElement);
     const read = (name) => style.getPropertyValue(name).trim();
-    colours = [0, 1, 2, 3, 4, 5, 6, 7].map((k) => read(`--c${k}`));
+    colors = Array.from({ length: 16 }, (_, k) => read(`--c${k}`));
     [ink, faint, paper] = [read("--ink"), read("--soft"), read("--panel")];
   };
 
   const resize = () => {
-    width = Math.max(frame.clientWidth, 160); // a page that is not laid out yet has no width
+    width = Math.max(frame.clientWidth, 160); // a page without a layout yet has no width
     scale = Math.min((width - 2 * EDGE) / widest, (Math.max(320, Math.min(680, innerHeight * 0.8)) - 2 * EDGE) / highest);
     height = Math.round(highest * scale + 2 * EDGE);
     left = (width - widest * scale) / 2;
@@ -67,11 +67,11 @@
   };
 
   const drawPoint = (point, radius) => {
-    const [colour, shape] = styleOf(data.cluster[point]);
+    const [color, shape] = styleOf(data.cluster[point]);
     context.translate(sx[point], sy[point]);
     context.beginPath();
     shapes[shape](radius);
-    context.fillStyle = colour;
+    context.fillStyle = color;
     context.fill();
     context.translate(-sx[point], -sy[point]);
   };
@@ -123,7 +123,7 @@
   const draw = () => {
     context.clearRect(0, 0, width, height);
     drawDiscs();
-    const radius = count > 1500 ? 2.3 : 3.4;
+    const radius = count > 1500 ? 2.7 : 3.6; // smaller shapes cannot be told apart
     let shown = 0;
     context.globalAlpha = 0.1;
     for (let k = 0; k < count; k++) if (!isShown(k)) drawPoint(k, radius);
@@ -154,10 +154,10 @@
 
   const fillTip = (point) => {
     tip.replaceChildren();
-    const cluster = data.cluster[point], other = data.other[point];
+    const cluster = data.cluster[point], next = data.next_cluster[point];
     add(tip, "b", data.names ? data.names[point] : `row ${data.rows[point]}`);
-    const next = other < 0 ? "" : `, else ${other}`;
-    add(tip, "span", cluster < 0 ? `No cluster, nearest ${other}` : `Cluster ${cluster}${next}; sureness ${data.sureness[point].toFixed(2)}`);
+    const also = next < 0 ? "" : `, next ${next}`;
+    add(tip, "span", cluster < 0 ? `No cluster, nearest ${next}` : `Cluster ${cluster}${also}; silhouette ${data.silhouette[point].toFixed(2)}`);
     if (data.is_violated[point]) add(tip, "p", "In a violated constraint", "weak");
     if (data.texts) add(tip, "p", data.texts[point]);
     if (data.values) {
@@ -219,10 +219,15 @@
     let note = list.querySelector(":scope > .empty");
     if (!note) note = add(list, "p", list.dataset.empty, "empty note");
     note.hidden = isAnyShown;
-    list.querySelectorAll("details").forEach((more) => { more.open = more.open || pickCluster.value !== ""; });
+    list.querySelectorAll("details.more").forEach((more) => { more.open = more.open || pickCluster.value !== ""; });
+  };
+  const openCard = (cluster) => {
+    const card = document.querySelector(`#cluster-${cluster} > details`);
+    if (card) card.open = true;
   };
   const applyFilter = () => {
     const wanted = pickCluster.value;
+    if (wanted !== "") openCard(wanted);
     for (const node of document.querySelectorAll("[data-clusters]")) {
       node.hidden = wanted !== "" && !node.dataset.clusters.split(" ").includes(wanted);
     }
@@ -242,6 +247,11 @@
     });
   }
 
+  // A link to a folded card opens it.
+  for (const link of document.querySelectorAll('a[href^="#cluster-"]')) {
+    link.addEventListener("click", () => openCard(link.hash.slice("#cluster-".length)));
+  }
+
   const quote = (value) => (/[",\r\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
   find("download")?.addEventListener("click", () => {
     const lines = data.questions.map((pair) => `${pair.map(quote).join(",")},`);
@@ -252,13 +262,13 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
 
-  const recolour = () => { readColours(); draw(); };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
-  const onPaper = (isOn) => { document.documentElement.classList.toggle("on-paper", isOn); recolour(); };
+  const recolor = () => { readColors(); draw(); };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
+  const onPaper = (isOn) => { document.documentElement.classList.toggle("on-paper", isOn); recolor(); };
   const openAll = () => document.querySelectorAll("details").forEach((more) => { more.open = true; });
   window.addEventListener("beforeprint", () => { pickCluster.value = ""; pickRows.value = "all"; applyFilter(); openAll(); onPaper(true); resize(); });
   window.addEventListener("afterprint", () => { onPaper(false); resize(); });
-  readColours();
+  readColors();
   new ResizeObserver(resize).observe(frame);
   resize();
 })();

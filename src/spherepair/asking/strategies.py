@@ -1,0 +1,255 @@
+"""Which question to ask next.
+
+A strategy looks at a :class:`Situation` and returns a question. It keeps no state of its own, so an
+interview that was interrupted or undone goes on from its answers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spherepair.asking.questions import (
+    MOST_EXEMPLARS,
+    MOST_ITEMS,
+    NONE,
+    Answer,
+    ChoiceQuestion,
+    GroupQuestion,
+    PairQuestion,
+    Question,
+)
+from spherepair.asking.situation import Floats, Rows, Situation, Snapshot, typical_rows
+
+#: Items that do not belong on a group card: so many of them are placed right after it.
+ODD_ITEMS_PLACED = 2
+#: One answer in so many is asked a second time, to measure how reliable it was.
+CHECK_EVERY = 25
+#: Rows among which a strategy that has run out of prepared items looks for more.
+QUICK_ROWS = 2000
+#: Share of an item's weight that grows with how unsure it is; it is reached when every group has so many
+#: rows placed. #: While few are, typical rows teach more.
+UNSURE_SHARE, ROWS_PER_GROUP = 0.5, 40
+
+
+class Strategy(Protocol):
+    """Chooses questions."""
+
+    def propose(self, now: Situation) -> Question | None:
+        """The next question; ``None`` where this strategy has nothing left to ask."""
+        ...
+
+    def prepare(
+        self, snapshot: Snapshot, placed: Rows, n_items: int, random: np.random.Generator
+    ) -> Sequence[int]:
+        """Items worth placing next, prepared while a model is fitted, so that nobody waits for them."""
+        ...
+
+
+class Cards:
+    """Ours: cover the rows first, then ask what would change most.
+
+    Choice cards place items that are typical of regions without an answer; unsure regions count for more.
+    As soon as a model knows the groups, group cards alternate with them: eight items that the model puts
+    into one group, spread over what it is least sure of. What does not belong is placed next, which is how
+    groups that nobody has met yet are found.
+
+    Parameters
+    ----------
+    checks : bool, default=True
+        Whether one answer in 25 is asked again.
+    """
+
+    def __init__(self, *, checks: bool = True) -> None:
+        self.checks = checks
+
+    def propose(self, now: Situation) -> Question | None:
+        """Finish the item at hand, place what did not belong, then alternate between both kinds of card."""
+        item = unfinished_item(now)
+        if item is None:
+            item = _odd_item(now)
+        if item is not None:
+            return _choice(now, item)
+        if self.checks and (check := _check(now)) is not None:
+            return check
+        if now.snapshot.is_fitted and not _last_was_group(now.answers):
+            card = self._group_card(now)
+            if card is not None:
+                return card
+        return self._next_choice(now)
+
+    def prepare(
+        self, snapshot: Snapshot, placed: Rows, n_items: int, random: np.random.Generator
+    ) -> Sequence[int]:
+        """Typical rows of cells without a placed row; heavy ones far from all before them come first."""
+        share = _unsure_share(len(placed), len(snapshot.roots))
+        weight = (1.0 - share) + 2.0 * share * (1.0 - snapshot.margin)
+        cell, typical, mass = typical_rows(snapshot.embedding, weight, len(placed) + n_items, random=random)
+        mass[cell[snapshot.places(placed)]] = 0.0
+        mass[typical < 0] = 0.0
+        order = _far_and_heavy(snapshot.embedding[typical], mass, snapshot.vectors(placed))
+        return [int(row) for row in snapshot.pool[typical[order]]]
+
+    def _next_choice(self, now: Situation) -> Question | None:
+        queue = np.array(now.snapshot.queue, dtype=np.int64)
+        waiting = queue[now.is_open(queue)]
+        for item in waiting if len(waiting) else self._more_items(now):
+            question = _choice(now, int(item))
+            if question is not None:
+                return question
+        return None
+
+    def _more_items(self, now: Situation) -> Sequence[int]:
+        """Quickly, from a part of the pool: the prepared items are used up."""
+        pool = now.snapshot.pool[now.is_open(now.snapshot.pool)]
+        if not len(pool):
+            return []
+        some = np.sort(now.random.permutation(pool)[:QUICK_ROWS])
+        part = Snapshot(some, now.snapshot.vectors(some), now.snapshot.roots, now.snapshot.centers)
+        return self.prepare(part, np.empty(0, dtype=np.int64), 20, now.random)
+
+    def _group_card(self, now: Situation) -> Question | None:
+        """For the group with the most doubt, fewer cards so far first."""
+        snapshot = now.snapshot
+        is_open = now.is_open(snapshot.pool)
+        doubt = np.bincount(
+            snapshot.labels[is_open], weights=1.05 - snapshot.margin[is_open], minlength=len(snapshot.roots)
+        ) / (1.0 + _cards_of_groups(now))
+        for number in np.argsort(-doubt, kind="stable"):
+            candidates = np.flatnonzero(is_open & (snapshot.labels == number))
+            root = snapshot.roots[number]
+            candidates = candidates[
+                [now.groups.relation(int(r), root) is None for r in snapshot.pool[candidates]]
+            ]
+            if len(candidates) >= MOST_ITEMS - 1:
+                return self._card_of(now, candidates, root)
+        return None
+
+    def _card_of(self, now: Situation, candidates: NDArray[np.intp], root: int) -> Question:
+        snapshot = now.snapshot
+        share = _unsure_share(len(now.groups.placed()[0]), len(snapshot.roots))
+        weight = (1.0 - share) + share * (1.0 - snapshot.margin[candidates])
+        if len(candidates) > QUICK_ROWS:
+            some = now.random.permutation(len(candidates))[:QUICK_ROWS]
+            candidates, weight = candidates[some], weight[some]
+        _, typical, _ = typical_rows(
+            snapshot.embedding[candidates], weight, MOST_ITEMS - 1, random=now.random
+        )
+        shown = snapshot.pool[candidates[typical[typical >= 0]]]
+        return GroupQuestion((now.exemplar(now.groups.root(root)), *(int(row) for row in shown)))
+
+
+def unfinished_item(now: Situation) -> int | None:
+    """The item of the last question, where it is in no group and some group has not been asked about."""
+    last = next((a for a in reversed(now.answers) if not a.question.is_check), None)
+    if last is None or isinstance(last.question, GroupQuestion):
+        return None
+    item = last.question.item if isinstance(last.question, ChoiceQuestion) else last.question.left
+    if item in now.passed or now.groups.group_of(item) is not None:
+        return None
+    return item if now.undecided_groups(item) else None
+
+
+def _odd_item(now: Situation) -> int | None:
+    """An item that did not belong on the last group card and is in no group yet."""
+    since: set[int] = set()
+    for answer in reversed(now.answers):
+        question = answer.question
+        if isinstance(question, GroupQuestion) and not question.is_check:
+            if len(since) >= ODD_ITEMS_PLACED or not isinstance(answer.reply, tuple):
+                return None
+            waiting = np.array([i for i in answer.reply if i not in since], dtype=np.int64)
+            waiting = waiting[now.is_open(waiting)]
+            return int(waiting[0]) if len(waiting) else None
+        if isinstance(question, ChoiceQuestion) and not question.is_check:
+            since.add(question.item)
+    return None
+
+
+def _choice(now: Situation, item: int) -> Question | None:
+    """The item beside the exemplars of its most likely groups; with a second item while there is no group."""
+    if not now.groups.roots:
+        return _first_choice(now, item)
+    undecided = now.undecided_groups(item)[:MOST_EXEMPLARS]
+    return ChoiceQuestion(item, tuple(now.exemplar(root) for root in undecided)) if undecided else None
+
+
+def _first_choice(now: Situation, item: int) -> Question | None:
+    pair = first_pair(now, item)
+    return None if pair is None else ChoiceQuestion(pair.left, (pair.right,))
+
+
+def _check(now: Situation) -> Question | None:
+    """Every so often, an earlier answer again."""
+    n = len(now.answers)
+    if n % CHECK_EVERY != CHECK_EVERY - 1:
+        return None
+    earlier = [
+        a
+        for a in now.answers
+        if isinstance(a.question, ChoiceQuestion) and a.links and a.reply != NONE and not a.question.is_check
+    ]
+    if not earlier:
+        return None
+    question = earlier[int(now.random.integers(len(earlier)))].question
+    assert isinstance(question, ChoiceQuestion)
+    shown = now.random.permutation(question.exemplars)
+    return ChoiceQuestion(question.item, tuple(int(e) for e in shown), is_check=True)
+
+
+def _last_was_group(answers: Sequence[Answer]) -> bool:
+    """Whether the last card that was not the follow-up of another was a group card."""
+    if not answers:
+        return False
+    followed: set[int] = set()
+    for answer in reversed(answers):
+        question = answer.question
+        if isinstance(question, GroupQuestion):
+            odd = answer.reply if isinstance(answer.reply, tuple) else ()
+            return followed <= set(odd)
+        if isinstance(question, ChoiceQuestion) and not question.is_check:
+            followed.add(question.item)
+    return False
+
+
+def _unsure_share(n_placed: int, n_groups: int) -> float:
+    return UNSURE_SHARE * min(1.0, n_placed / (ROWS_PER_GROUP * max(1, n_groups)))
+
+
+def _far_and_heavy(vectors: Floats, mass: NDArray[np.float64], known: Floats) -> list[int]:
+    """An order in which each next vector is heavy and far from the known ones and all before it."""
+    distance = np.full(len(vectors), 2.0, dtype=np.float32)
+    if len(known):
+        distance = 2.0 - 2.0 * (vectors @ known.T).max(axis=1)
+    order: list[int] = []
+    for _ in range(int((mass > 0).sum())):
+        gain = np.where(mass > 0, mass * np.maximum(distance, 1e-6), -1.0)
+        gain[order] = -1.0
+        order.append(int(gain.argmax()))
+        distance = np.minimum(distance, 2.0 - 2.0 * (vectors @ vectors[order[-1]]))
+    return order
+
+
+def _cards_of_groups(now: Situation) -> NDArray[np.float64]:
+    """How many group cards each group of the snapshot has had."""
+    numbers = {now.groups.root(root): place for place, root in enumerate(now.snapshot.roots)}
+    counts = np.zeros(len(now.snapshot.roots))
+    for answer in now.answers:
+        if isinstance(answer.question, GroupQuestion):
+            place = numbers.get(now.groups.root(answer.question.items[0]))
+            if place is not None:
+                counts[place] += 1
+    return counts
+
+
+def first_pair(now: Situation, item: int) -> PairQuestion | None:
+    """The item and another one, while nothing is known at all."""
+    pool = now.snapshot.pool[now.is_open(now.snapshot.pool)]
+    others = pool[pool != item]
+    queue = [row for row in now.snapshot.queue if row in set(others.tolist())]
+    if not len(others):
+        return None
+    return PairQuestion(item, int(queue[0] if queue else now.random.choice(others)))

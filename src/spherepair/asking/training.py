@@ -1,0 +1,227 @@
+"""Models beside an interview: what they learn from, and how a refit takes seconds.
+
+The network is pretrained once, without pairs; every refit starts from there. As many clusters are fitted as
+the answers prove groups; where the answers build none (pairs at random), their number is inferred.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
+
+from spherepair.asking.groups import Groups
+from spherepair.asking.questions import Answer, Link
+from spherepair.asking.record import take_rows
+from spherepair.clustering.assigners import unit_rows
+from spherepair.constraints import Constraints
+from spherepair.estimators.spherepair import SpherePair
+from spherepair.training.hardware import choose_hardware
+from spherepair.training.pretraining import pretrain
+
+#: Pairs of one refit at most; drawn at random from those that follow from the answers.
+MOST_PAIRS = 20_000
+#: Dimensions of the embedding, until there are more groups than that.
+FIRST_DIM = 20
+#: Dimensions of the view before there is a model.
+VIEW_DIM = 32
+#: Tables with fewer rows take the compact network on a CPU, which fits in seconds.
+SMALL_TABLE = 20_000
+
+
+class RefitCancelledError(Exception):
+    """A refit ended before its time because nobody waits for it."""
+
+
+class Training:
+    """Fits the models of one interview; :meth:`cancel` ends a fit under way after its epoch.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or table
+    template : SpherePair, optional
+        Its parameters are used, but for ``n_clusters`` and ``embedding_dim``.
+    seed : int
+    """
+
+    def __init__(self, X: Any, template: Any, *, seed: int) -> None:
+        self._X, self._dim = X, FIRST_DIM
+        self._template = template if template is not None else _default_model(X, seed)
+        self._pretraining = KeptPretraining(self._template.pretraining)
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """End a fit under way, and every later one, with :class:`RefitCancelledError`."""
+        self._is_cancelled = True
+
+    def fit(self, pairs: Constraints, groups: Groups) -> Any:
+        """A model of all rows that has learned from the pairs, with as many clusters as there are groups."""
+        if len(groups) > self._dim:  # D >= K
+            self._dim = 2 * len(groups)
+            self._pretraining = KeptPretraining(self._template.pretraining)
+        model = clone(self._template).set_params(
+            n_clusters=_n_clusters(groups, pairs),
+            embedding_dim=self._dim,
+            pretraining=self._pretraining,
+            progress=self._follow,
+        )
+        model.fit(self._X, constraints=pairs if len(pairs) else None, on_conflict="keep")
+        return model.set_params(pretraining=self._template.pretraining, progress=self._template.progress)
+
+    def _follow(self, state: Any) -> None:
+        if self._is_cancelled:
+            raise RefitCancelledError
+        if callable(self._template.progress):
+            self._template.progress(state)
+
+
+class KeptPretraining:
+    """A pretraining that is run once; later fits on the same rows start from its weights.
+
+    Parameters
+    ----------
+    method : str, object or None
+        As the ``pretraining`` parameter of an estimator.
+    """
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+        self._weights: dict[str, Any] | None = None
+
+    def run(self, network: Any, rows: Any, session: Any) -> None:
+        """Train ``network``, or give it the weights of the first time."""
+        if self._weights is not None:
+            network.load_state_dict(self._weights)
+            return
+        pretrain(network, rows, session, method=self._method)
+        self._weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+class BackgroundRefit:
+    """One refit at a time, beside whatever else happens.
+
+    Parameters
+    ----------
+    refit : callable without arguments
+    """
+
+    def __init__(self, refit: Callable[[], None]) -> None:
+        self._refit = refit
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin, unless one is under way."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def wait(self) -> None:
+        """Until it is done; raises what it met."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _run(self) -> None:
+        try:
+            self._refit()
+        except BaseException as error:
+            self._error = error
+
+
+def stated_pairs(answers: Sequence[Answer]) -> Constraints:
+    """The pairs that answers state, with who said so and when."""
+    said = [(*link, answer) for answer in answers for link in answer.links]
+    if not said:
+        return Constraints.from_pairs()
+    left, right, is_same, source = zip(*said, strict=True)
+    return Constraints.from_arrays(
+        left, right, is_same, by=[answer.by for answer in source], time=[answer.time for answer in source]
+    )
+
+
+def links_of(pairs: Constraints) -> Iterable[Link]:
+    """Constraints as links, one after the other."""
+    return zip(pairs.left.tolist(), pairs.right.tolist(), pairs.is_must_link.tolist(), strict=True)
+
+
+def training_pairs(groups: Groups, random: np.random.Generator) -> Constraints:
+    """Pairs that follow from the answers, all of them or as many as a refit takes."""
+    rows, component, differ = groups.components()
+    left, right = _all_pairs(len(rows), random)
+    is_same = component[left] == component[right]
+    is_told = is_same | differ[component[left], component[right]]
+    left, right, is_same = left[is_told], right[is_told], is_same[is_told]
+    if len(left) > MOST_PAIRS:
+        drawn = random.permutation(len(left))[:MOST_PAIRS]
+        left, right, is_same = left[drawn], right[drawn], is_same[drawn]
+    return Constraints.from_arrays(rows[left], rows[right], is_same)
+
+
+class FirstView:
+    """Rows before there is a model: their leading directions, as unit vectors.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or table
+    pool : ndarray of shape (m,)
+        Rows from which the directions are learned.
+    seed : int
+    """
+
+    def __init__(self, X: Any, pool: NDArray[np.int64], *, seed: int) -> None:
+        self._X = X
+        rows = self._rows(pool)
+        self._mean: Any = 0.0 if sparse.issparse(rows) else rows.mean(axis=0)
+        n_dims = min(VIEW_DIM, rows.shape[1], len(pool))
+        self._directions: Any = None
+        if n_dims < rows.shape[1]:
+            centered = rows if sparse.issparse(rows) else rows - self._mean
+            self._directions = TruncatedSVD(n_dims, random_state=seed).fit(centered).components_.T
+
+    def vectors(self, index: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Unit vectors of the rows at these positions."""
+        rows = self._rows(index)
+        rows = rows if sparse.issparse(rows) else rows - self._mean
+        found = rows if self._directions is None else rows @ self._directions
+        dense = found.toarray() if sparse.issparse(found) else found
+        return unit_rows(np.ascontiguousarray(dense, dtype=np.float32))
+
+    def _rows(self, index: NDArray[np.int64]) -> Any:
+        rows = take_rows(self._X, index)
+        return rows.astype(np.float32) if sparse.issparse(rows) else np.asarray(rows, dtype=np.float32)
+
+
+def _all_pairs(n_rows: int, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every pair of positions, or so many at random that enough of them will be told by the answers."""
+    if n_rows * (n_rows - 1) // 2 <= 50 * MOST_PAIRS:
+        left, right = np.triu_indices(n_rows, k=1)
+        return left, right
+    left, right = random.integers(n_rows, size=(2, 4 * MOST_PAIRS))
+    keep = left != right
+    pairs = np.unique(np.sort(np.stack([left[keep], right[keep]]), axis=0), axis=1)
+    return pairs[0], pairs[1]
+
+
+def _n_clusters(groups: Groups, pairs: Constraints) -> int | str:
+    """As many as there are groups, where most rows in answers are in one; to be inferred otherwise."""
+    rows, _ = groups.placed()
+    if not len(pairs):
+        return 2  # only the pretraining counts
+    return max(2, len(groups)) if 2 * len(rows) >= len(groups.rows) else "auto"
+
+
+def _default_model(X: Any, seed: int) -> Any:
+    is_small = X.shape[0] < SMALL_TABLE and not choose_hardware().is_cuda
+    return SpherePair(
+        hidden_dims="compact" if is_small else (500, 500, 2000), random_state=seed, progress=False
+    )

@@ -1,0 +1,121 @@
+"""``spherepair check`` and ``datasets``: what pairs say, and which benchmark datasets there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from spherepair.cli.options import DataOption, IdOption, JsonOption, PairsArgument, QuietOption
+from spherepair.cli.terminal import CONTRADICTORY, as_text, command_terminal
+from spherepair.constraints import ConflictReport, Constraints, ConstraintSummary
+from spherepair.datasets import DatasetInfo, list_datasets
+from spherepair.files.data_tables import Rows, read_rows
+
+#: People named in the summary; all are counted.
+SHOWN_PEOPLE = 5
+
+
+def check(
+    pairs: PairsArgument,
+    *,
+    data: DataOption = None,
+    id_column: IdOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            min=0,
+            help="Maximum number of contradictions to list.",
+            show_default="all",
+        ),
+    ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Summarize pairs: counts, coverage, implied pairs and contradictions.
+
+    Exit code 3 means that there are contradictions.
+    """
+    if id_column is not None and data is None:
+        raise typer.BadParameter("needs --data, the file with that column.", param_hint="--id")
+    with command_terminal("check", as_json=as_json, quiet=quiet) as terminal:
+        with terminal.spinner(f"checking {pairs}"):
+            rows = Rows(0, None) if data is None else read_rows(data, id_column=id_column)
+            n_rows = None if data is None else rows.n_rows
+            given = Constraints.read(pairs, ids=rows.ids, n_rows=n_rows)
+            summary, conflicts = given.summary(), given.conflicts()
+        ids = None if rows.ids is None else rows.ids.to_pylist()
+        people = dict(Counter(name for name in given.by.tolist() if name).most_common())
+        fields = {
+            "pairs": str(pairs),
+            **asdict(summary),
+            "n_rows": n_rows,
+            "coverage": summary.n_rows_covered / n_rows if n_rows else None,
+            "people": people,
+            "is_consistent": not conflicts,
+            "conflicts": [_conflict_fields(conflict, ids) for conflict in conflicts[:limit]],
+        }
+        lines = _lines(summary, people, conflicts, n_rows=n_rows, ids=ids, limit=limit)
+        terminal.print_result(fields, lines)
+    if conflicts:
+        raise typer.Exit(CONTRADICTORY)
+
+
+def _conflict_fields(conflict: Any, ids: list[Any] | None) -> dict[str, Any]:
+    chain = {} if ids is None else {"chain_ids": [ids[row] for row in conflict.chain]}
+    return {**asdict(conflict), **chain, "explanation": conflict.explain(ids)}
+
+
+def _lines(
+    summary: ConstraintSummary,
+    people: dict[str, int],
+    conflicts: ConflictReport,
+    *,
+    n_rows: int | None,
+    ids: list[Any] | None,
+    limit: int | None,
+) -> list[str]:
+    lines = str(summary).splitlines()
+    if people:
+        said = ", ".join(f"{name} ({count})" for name, count in list(people.items())[:SHOWN_PEOPLE])
+        more = f" and {len(people) - SHOWN_PEOPLE} more" if len(people) > SHOWN_PEOPLE else ""
+        lines.append(f"given by        {len(people)}: {said}{more}")
+    if n_rows:
+        share = 100 * summary.n_rows_covered / n_rows
+        lines.append(f"coverage        {share:.1f} % of {n_rows:,} rows are in at least one pair")
+    if conflicts:
+        lines += ["", conflicts.summary(limit=len(conflicts) if limit is None else limit, ids=ids)]
+    return lines
+
+
+def datasets(as_json: JsonOption = False) -> None:
+    """List the benchmark datasets and how to get the missing ones."""
+    with command_terminal("datasets", as_json=as_json) as terminal:
+        found = list_datasets()
+        missing = [f"{info.name}: {info.how_to_get}" for info in found if not info.available]
+        text = [as_text(_dataset_table(found))]
+        if missing:
+            text += ["", "How to get the missing ones:", *missing]
+        terminal.print_result({"datasets": [asdict(info) for info in found]}, text)
+
+
+def _dataset_table(found: list[DatasetInfo]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("name", "rows", "features", "classes", "in the paper", "location"):
+        table.add_column(heading, justify="right" if heading in {"rows", "features", "classes"} else "left")
+    for info in found:
+        table.add_row(
+            info.name,
+            f"{info.rows:,}",
+            f"{info.features:,}",
+            str(info.classes),
+            "yes" if info.in_paper else "",
+            info.location or "missing",
+        )
+    return table

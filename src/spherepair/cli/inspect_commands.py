@@ -1,0 +1,270 @@
+"""``spherepair clusters`` and ``report``: what a saved model has found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from spherepair.cli.model_commands import read_rows_for
+from spherepair.cli.options import (
+    DATA_KINDS,
+    PAIR_KINDS,
+    DataOption,
+    DeviceOption,
+    DropOption,
+    IdOption,
+    JsonOption,
+    Method,
+    ModelArgument,
+    QuietOption,
+    check_output,
+)
+from spherepair.cli.terminal import command_terminal
+from spherepair.clustering.cluster_number import ClusterNumber
+from spherepair.constraints import Constraints
+from spherepair.errors import InvalidParameterError
+from spherepair.estimators import load
+from spherepair.estimators.spherepair import SpherePair
+from spherepair.files.data_tables import ARRAY_SUFFIXES, read_rows
+from spherepair.plots import plot_cluster_number, save_figure
+from spherepair.plots.model_curves import ANGLE_METHODS
+from spherepair.plots.style import check_picture_name
+from spherepair.report import Report, ReportOptions, write_report
+
+PAGE_SUFFIXES = (".html", ".htm")
+_DEFAULTS = ReportOptions()
+_SHOWN_CANDIDATES = 5
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def clusters(
+    model: ModelArgument,
+    *,
+    constraints: Annotated[
+        Path | None,
+        typer.Option(
+            "--constraints",
+            "-c",
+            metavar="PAIRS",
+            help=f"Pairs: {PAIR_KINDS}.",
+            show_default="those of the fit",
+        ),
+    ] = None,
+    data: DataOption = None,
+    id_column: IdOption = None,
+    method: Annotated[
+        Method, typer.Option("--method", help="How the number is estimated.")
+    ] = Method.CONSENSUS,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            min=0,
+            help="Random seed of the resampling.",
+            show_default="that of the fit",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Also draw the curve: .png, .svg or .pdf."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate the number of clusters, with reasons and confidence."""
+    if (id_column is None) != (data is None):
+        raise typer.BadParameter("--data and --id go together: a file and its ID column.")
+    with command_terminal("clusters", as_json=as_json) as terminal:
+        if plot is not None:
+            check_output(check_picture_name(plot), [constraints, data])
+        with terminal.spinner("estimating the number of clusters"):
+            fitted = load(model)
+            pairs = _pairs_for(fitted, constraints, data=data, id_column=id_column)
+            number = fitted.count_clusters(pairs, method=method.value, random_state=seed)
+        if plot is not None:
+            save_figure(plot_cluster_number(number), plot)
+        fields = {"model": str(model), **number.to_dict(), "plot": None if plot is None else str(plot)}
+        terminal.print_result(fields, [number.explanation, "", _candidates(number), "", *_curve(number)])
+
+
+def _pairs_for(
+    model: SpherePair, constraints: Path | None, *, data: Path | None, id_column: str | None
+) -> Constraints:
+    """The pairs of the file, or those of the fit."""
+    if constraints is None:
+        return model.constraints_
+    ids = None if data is None else read_rows(data, id_column=id_column).ids
+    pairs = Constraints.read(constraints, ids=ids)
+    pairs.validate(len(model.labels_))
+    return pairs
+
+
+def _candidates(number: ClusterNumber) -> str:
+    shown = number.candidates[:_SHOWN_CANDIDATES]
+    return "candidates  " + ", ".join(f"{c.value} ({100 * c.weight:.0f} %)" for c in shown)
+
+
+def _curve(number: ClusterNumber) -> list[str]:
+    if len(number.curve) == 0:
+        return []
+    is_angle = number.method in ANGLE_METHODS
+    values = np.degrees(number.curve) if is_angle else 100 * number.curve
+    # The plateau is long: show as much of it as of the rise.
+    shown = values[: max(12, 2 * number.value + 2)].tolist()
+    title = f"{'tail angle in degrees' if is_angle else 'score in percent'}, by number of clusters"
+    # The curve begins at two clusters: K clusters need K - 1 principal components.
+    names = [str(place + 2) for place in range(len(shown))]
+    return [title, *bar_chart(names, shown, remarks={number.value - 2: f"<- {number.value} clusters"})]
+
+
+def bar_chart(
+    names: Sequence[str], values: Sequence[float], *, remarks: dict[int, str] | None = None, width: int = 40
+) -> list[str]:
+    """Horizontal bars for a terminal, one line each.
+
+    Parameters
+    ----------
+    names : sequence of str
+    values : sequence of float
+        Negative values have no bar.
+    remarks : dict of int to str, optional
+        Text after the bar at a position.
+    width : int
+        Characters of the longest bar.
+
+    Examples
+    --------
+    >>> for line in bar_chart(["a", "b"], [1.0, 0.5], remarks={1: "half"}, width=8):
+    ...     print(line)
+    a   1.0 ████████
+    b   0.5 ████ half
+    """
+    largest = max([*values, 0.0])
+    pad = max(map(len, names), default=0)
+    lines = []
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
+        length = width * max(value, 0.0) / largest if largest > 0 else 0.0
+        remark = f" {remarks[place]}" if remarks and place in remarks else ""
+        lines.append(f"{name:>{pad}} {value:5.1f} {_bar(length)}{remark}")
+    return lines
+
+
+def _bar(length: float) -> str:
+    if not _can_print_blocks():
+        return "#" * round(length)
+    whole, eighth = divmod(round(8 * length), 8)
+    return "█" * whole + _EIGHTHS[eighth].strip()
+
+
+def _can_print_blocks() -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        _EIGHTHS.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def report(
+    model: ModelArgument,
+    *,
+    data: Annotated[
+        Path,
+        typer.Option("--data", metavar="DATA", help=f"The rows of the fit, or new ones: {DATA_KINDS}."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file: .html.")],
+    constraints: Annotated[
+        Path | None,
+        typer.Option(
+            "--constraints",
+            "-c",
+            metavar="PAIRS",
+            help=f"Pairs: {PAIR_KINDS}.",
+            show_default="those of the fit, if DATA holds its rows",
+        ),
+    ] = None,
+    id_column: IdOption = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", metavar="COLUMN", help="Text column to show: not a feature."),
+    ] = None,
+    drop: DropOption = None,
+    image: Annotated[
+        str, typer.Option("--image", metavar="HxW", help="Image size such as 28x28, or auto or none.")
+    ] = _DEFAULTS.image,
+    title: Annotated[str, typer.Option("--title", help="Title of the page.")] = _DEFAULTS.title,
+    points: Annotated[
+        int,
+        typer.Option("--points", metavar="N", min=1, help="Maximum number of rows on the map."),
+    ] = _DEFAULTS.n_points,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Maximum number of violated pairs to list.")
+    ] = _DEFAULTS.n_violated,
+    device: DeviceOption = "auto",
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write an HTML report: clusters, map, violated pairs, examples, what to label next."""
+    with command_terminal("report", as_json=as_json, quiet=quiet) as terminal:
+        _check_report_paths(out, text, data=data, constraints=constraints)
+        settings = ReportOptions(title=title, image=image, n_points=points, n_violated=limit)
+        with terminal.spinner(f"reading {data}"):
+            fitted = load(model, device=device)
+            left_out = [*(drop or ()), *([] if text is None else [text])]
+            table = read_rows_for(fitted, data, id_column=id_column, drop=left_out)
+            pairs = (
+                None
+                if constraints is None
+                else Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
+            )
+            texts = None if text is None else read_rows(data, id_column=text).ids
+        with terminal.spinner("writing the report"):
+            found = write_report(fitted, table.X, pairs, out, ids=table.ids, texts=texts, options=settings)
+        fields = {"report": str(out), "model": str(model), **_report_fields(found)}
+        terminal.print_result(fields, _report_lines(found, out))
+
+
+def _check_report_paths(out: Path, text: str | None, *, data: Path, constraints: Path | None) -> None:
+    """Refuse wrong names before anything is read."""
+    if out.suffix.lower() not in PAGE_SUFFIXES:
+        raise InvalidParameterError(f"{out}: the name of a report must end in .html.")
+    check_output(out, [data, constraints])
+    if text is not None and data.name.lower().endswith(ARRAY_SUFFIXES):
+        raise InvalidParameterError(
+            f"--text needs a file with named columns (.csv, .parquet); {data.name} has none."
+        )
+
+
+def _report_fields(found: Report) -> dict[str, Any]:
+    total = found.satisfaction.total
+    return {
+        "n_rows": found.n_rows,
+        "n_rows_drawn": len(found.points.rows),
+        "n_clusters": found.number.n_clusters,
+        "inferred": found.number.inferred,
+        "confidence": found.number.confidence,
+        "cluster_sizes": [card.n_rows for card in found.clusters],
+        "n_pairs": total.n_pairs,
+        "n_violated": total.n_violated,
+        "share_kept": total.share,
+        "n_borderline": found.n_borderline,
+        "shown_as": found.kind,
+        "to_label": [[pair.left.name, pair.right.name] for pair in found.questions],
+    }
+
+
+def _report_lines(found: Report, out: Path) -> list[str]:
+    total = found.satisfaction.total
+    pairs = f"{total.n_satisfied:,} of {total.n_pairs:,} satisfied" if total.n_pairs else "none"
+    return [
+        f"clusters    {found.number.n_clusters} in the model. {found.number.explanation}",
+        f"pairs       {pairs}",
+        f"borderline  {found.n_borderline:,} of {found.n_rows:,} rows",
+        f"label next  pairs suggested: {len(found.questions)}",
+        f"report      {out}",
+    ]

@@ -1,0 +1,391 @@
+"""``spherepair fit``, ``refine`` and ``predict``: make a model from files, improve it, label rows with it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spherepair.cli import options
+from spherepair.cli.options import (
+    OnConflict,
+    Preset,
+    Pretraining,
+    check_checkpoint_folder,
+    check_label_file,
+    check_model_folder,
+    count_or_auto,
+    layer_sizes,
+    refuse_within,
+)
+from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
+from spherepair.constraints import Constraints
+from spherepair.errors import ConflictError, InvalidConstraintsError, InvalidDataError
+from spherepair.estimators import load
+from spherepair.estimators.job import training_table
+from spherepair.estimators.spherepair import SpherePair
+from spherepair.files import atomic_write
+from spherepair.files.columns import write_columns
+from spherepair.files.data_tables import Table, column_names, read_table
+from spherepair.persistence import MODEL_FILE
+from spherepair.training.session import CHECKPOINT_FILE
+
+#: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
+BLOCK_ROWS = 65_536
+
+
+def fit(
+    data: options.DataArgument,
+    *,
+    constraints: options.OptionalPairsOption = None,
+    out: options.ModelOption,
+    clusters: options.ClustersOption = "auto",
+    id_column: options.IdOption = None,
+    drop: options.DropOption = None,
+    labels_out: options.LabelsOption = None,
+    on_conflict: options.ConflictOption = OnConflict.RAISE,
+    seed: options.SeedOption = 0,
+    checkpoint: options.CheckpointOption = None,
+    preset: options.PresetOption = Preset.DEFAULT,
+    embedding_dim: options.DimensionOption = "auto",
+    hidden_dims: options.HiddenOption = None,
+    max_epochs: options.EpochsOption = None,
+    clustering: options.ClusteringOption = None,
+    pretraining: options.PretrainingOption = None,
+    device: options.DeviceOption = "auto",
+    quiet: options.QuietOption = False,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Learn clusters from rows and pairs and save the model."""
+    interrupted = _after_interruption(checkpoint)
+    with command_terminal("fit", as_json=as_json, quiet=quiet, interrupted=interrupted) as terminal:
+        model = build_model(
+            clusters,
+            preset,
+            embedding_dim=embedding_dim,
+            hidden_dims=hidden_dims,
+            pretraining=pretraining,
+            max_epochs=max_epochs,
+            clustering=None if clustering is None else clustering.value,
+            device=device,
+            random_state=seed,
+        )
+        check_model_folder(out)
+        if (out / MODEL_FILE).exists():
+            terminal.note(f"the model in {out} will be replaced")
+        if checkpoint is not None:
+            check_checkpoint_folder(checkpoint, out)
+        if labels_out is not None:
+            check_label_file(labels_out, [data, constraints])
+            refuse_within(labels_out, out, option="--labels-out")
+        table, pairs = read_inputs(data, constraints, id_column=id_column, drop=drop or (), terminal=terminal)
+        if on_conflict is OnConflict.RAISE and (conflicts := pairs.conflicts()):
+            raise conflicts.to_error(None if table.ids is None else table.ids.to_pylist())
+        if checkpoint is not None and (checkpoint / CHECKPOINT_FILE).exists():
+            terminal.note(f"continuing from {checkpoint}")
+        with training_progress(model, terminal) as seconds:
+            model.fit(table.X, constraints=pairs, on_conflict=on_conflict.value, checkpoint=checkpoint)
+        took = seconds()
+        save_outputs(model, out, labels_out, table=table, terminal=terminal)
+        written = {"model": str(out), "labels": None if labels_out is None else str(labels_out)}
+        fields = {**written, **result_fields(model, pairs), "seed": seed, "seconds": round(took, 3)}
+        terminal.print_result(fields, [*result_lines(model, pairs, seconds=took), f"model       {out}"])
+
+
+def refine(
+    model: options.ModelArgument,
+    data: options.DataArgument,
+    *,
+    constraints: options.ConstraintsOption,
+    out: options.RefinedOption,
+    id_column: options.IdOption = None,
+    drop: options.DropOption = None,
+    labels_out: options.LabelsOption = None,
+    on_conflict: options.ConflictOption = OnConflict.RAISE,
+    device: options.DeviceOption = "auto",
+    quiet: options.QuietOption = False,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Continue training a saved model with more pairs; much faster than a new fit.
+
+    DATA must hold the rows of the fit in the same order. The model remembers its earlier pairs, so PAIRS
+    needs only the new ones.
+    """
+    with command_terminal("refine", as_json=as_json, quiet=quiet) as terminal:
+        check_model_folder(out)
+        if labels_out is not None:
+            check_label_file(labels_out, [data, constraints])
+            for folder in (out, model):
+                refuse_within(labels_out, folder, option="--labels-out")
+        with terminal.spinner(f"reading {data} and {constraints}"):
+            fitted = load(model, device=device)
+            table = read_rows_for(fitted, data, id_column=id_column, drop=drop or ())
+            training_table(fitted, table.X)  # refuses other rows before pairs are looked up in them
+            if id_column is None:
+                _warn_about_unused_columns(data, table, terminal)
+            given = Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
+        known = fitted.constraints_
+        new, all_pairs = _new_pairs(known, given, path=constraints), known | given
+        terminal.note(f"{table.n_rows:,} rows, {len(known):,} known pairs, {len(new):,} new pairs")
+        if on_conflict is OnConflict.RAISE:
+            _refuse_conflicts(known, given, path=constraints, ids=table.ids)
+        before = fitted.score_pairs(new)
+        with training_progress(fitted, terminal) as seconds:
+            fitted.refine(given, table.X, on_conflict=on_conflict.value)
+        took = seconds()
+        save_outputs(fitted, out, labels_out, table=table, terminal=terminal)
+        after = fitted.score_pairs(new)
+        fields = {
+            "model": str(out),
+            "labels": None if labels_out is None else str(labels_out),
+            **result_fields(fitted, all_pairs),
+            "n_new_pairs": len(new),
+            "new_pairs_kept_before": before,
+            "new_pairs_kept": after,
+            "seconds": round(took, 3),
+        }
+        lines = result_lines(fitted, all_pairs, seconds=took)
+        change = f"{100 * before:.1f} % before, {100 * after:.1f} % now"
+        lines.insert(-1, f"new pairs   {len(new):,}, of which satisfied: {change}")
+        terminal.print_result(fields, [*lines, f"model       {out}"])
+
+
+def predict(
+    model: options.ModelArgument,
+    data: options.DataArgument,
+    *,
+    out: options.LabelsArgument,
+    id_column: options.IdOption = None,
+    drop: options.DropOption = None,
+    device: options.DeviceOption = "auto",
+    quiet: options.QuietOption = False,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Label rows with a saved model."""
+    with command_terminal("predict", as_json=as_json, quiet=quiet) as terminal:
+        check_label_file(out, [data])
+        started = time.monotonic()
+        with terminal.spinner(f"reading {data}"):
+            fitted = load(model, device=device)
+            table = read_rows_for(fitted, data, id_column=id_column, drop=drop or ())
+        labels = predict_blocks(fitted, table, terminal)
+        write_labels(out, labels, ids=table.ids, id_name=table.id_name)
+        sizes = np.bincount(labels, minlength=fitted.n_clusters_).tolist()
+        fields = {
+            "labels": str(out),
+            "n_rows": len(labels),
+            "n_clusters": fitted.n_clusters_,
+            "cluster_sizes": sizes,
+            "seconds": round(time.monotonic() - started, 3),
+        }
+        found = f"{len(labels):,} rows labeled, {np.count_nonzero(sizes)} of {len(sizes)} clusters used"
+        terminal.print_result(fields, [found, f"labels      {out}"])
+
+
+def build_model(
+    clusters: str,
+    preset: Preset,
+    *,
+    embedding_dim: str,
+    hidden_dims: str | None,
+    pretraining: Pretraining | None,
+    **settings: Any,
+) -> SpherePair:
+    """The estimator for the options of ``fit``; the preset decides what is not given.
+
+    Examples
+    --------
+    >>> build_model("3", Preset.PAPER, embedding_dim="auto", hidden_dims=None, pretraining=None).n_clusters
+    3
+    """
+    settings["embedding_dim"] = count_or_auto(embedding_dim, "--embedding-dim")
+    settings["hidden_dims"] = None if hidden_dims is None else layer_sizes(hidden_dims)
+    given = {name: value for name, value in settings.items() if value is not None}
+    if pretraining is not None:
+        given["pretraining"] = None if pretraining is Pretraining.NONE else pretraining.value
+    make = SpherePair.paper if preset is Preset.PAPER else SpherePair
+    return make(count_or_auto(clusters, "--clusters"), **given)
+
+
+def read_inputs(
+    data: Path, constraints: Path | None, *, id_column: str | None, drop: Sequence[str], terminal: Terminal
+) -> tuple[Table, Constraints]:
+    """Read the rows and the pairs of a fit; no file of pairs is no pairs."""
+    with terminal.spinner(f"reading {data}" if constraints is None else f"reading {data} and {constraints}"):
+        table = read_table(data, id_column=id_column, drop=drop)
+        if table.n_rows == 0:
+            raise InvalidDataError(f"{data} has no rows.")
+        pairs = (
+            Constraints.from_pairs()
+            if constraints is None
+            else Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
+        )
+    terminal.note(f"{table.n_rows:,} rows, {table.n_features:,} features, {len(pairs):,} pairs")
+    return table, pairs
+
+
+def read_rows_for(model: SpherePair, path: Path, *, id_column: str | None, drop: Sequence[str]) -> Table:
+    """Read rows with the columns of the fit; other columns of the file are ignored."""
+    names = getattr(model, "feature_names_in_", None)
+    return read_table(
+        path,
+        id_column=id_column,
+        drop=drop,
+        features=None if names is None else [str(name) for name in names],
+        n_features=model.n_features_in_,
+    )
+
+
+@contextmanager
+def training_progress(model: SpherePair, terminal: Terminal) -> Iterator[Callable[[], float]]:
+    """Show a progress bar while the model trains; yields a function that returns the seconds so far."""
+    started = time.monotonic()
+    with terminal.progress_bar("starting") as bar:
+        model.set_params(progress=bar.follow)
+        try:
+            yield lambda: time.monotonic() - started
+        finally:
+            model.set_params(progress="auto")  # the bar must not be saved with the model
+
+
+def save_outputs(
+    model: SpherePair, out: Path, labels_out: Path | None, *, table: Table, terminal: Terminal
+) -> None:
+    """Save the model, and the labels of its rows if asked for."""
+    model.save(out)
+    terminal.wrote(out)
+    if labels_out is not None:
+        write_labels(labels_out, model.labels_, ids=table.ids, id_name=table.id_name)
+
+
+def result_fields(model: SpherePair, pairs: Constraints) -> dict[str, Any]:
+    """The result of a fit for JSON."""
+    number = model.cluster_number_
+    return {
+        "n_rows": len(model.labels_),
+        "n_features": model.n_features_in_,
+        "n_pairs": len(pairs),
+        "n_duplicates": pairs.n_duplicates,
+        "n_dropped": len(pairs) - len(model.constraints_),
+        "n_clusters": model.n_clusters_,
+        "cluster_sizes": np.bincount(model.labels_, minlength=model.n_clusters_).tolist(),
+        "cluster_number": None if number is None else number.to_dict(),
+        "pairs_kept": model.score_pairs(pairs) if len(pairs) else None,
+        "epochs": dict(Counter(record["stage"] for record in model.history_)),
+    }
+
+
+def result_lines(model: SpherePair, pairs: Constraints, *, seconds: float) -> list[str]:
+    """The result of a fit for people."""
+    number = model.cluster_number_
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters_).tolist()
+    found = f"{model.n_clusters_}, as requested" if number is None else number.explanation
+    lines = [
+        f"clusters    {found}",
+        f"sizes       {', '.join(map(str, sizes))} rows in clusters 0 to {len(sizes) - 1}",
+    ]
+    if len(pairs):
+        dropped = len(pairs) - len(model.constraints_)
+        remark = f"; {dropped} contradictory pair{'s' * (dropped > 1)} dropped" if dropped else ""
+        lines.append(f"satisfied   {100 * model.score_pairs(pairs):.1f} % of {len(pairs):,} pairs{remark}")
+    return [*lines, f"time        {seconds:.1f} s"]
+
+
+def predict_blocks(model: SpherePair, table: Table, terminal: Terminal) -> NDArray[np.int64]:
+    """Labels of all rows, predicted in blocks."""
+    labels = np.empty(table.n_rows, dtype=np.int64)
+    if table.n_rows == 0:
+        raise InvalidDataError("the file has no rows; there is nothing to label.")
+    with terminal.progress_bar("labeling") as bar:
+        for start in range(0, table.n_rows, BLOCK_ROWS):
+            stop = min(start + BLOCK_ROWS, table.n_rows)
+            labels[start:stop] = _predict_block(model, table.X, start, stop)
+            bar.show("labeling", stop, total=table.n_rows)
+    return labels
+
+
+def _predict_block(model: SpherePair, X: Any, start: int, stop: int) -> NDArray[np.int64]:
+    block = X.slice(start, stop - start) if hasattr(X, "slice") else X[start:stop]
+    try:
+        return model.predict(block)
+    except InvalidDataError as error:
+        if start == 0:
+            raise
+        raise InvalidDataError(f"counting from row {start} of the file: {error}") from error
+
+
+def _warn_about_unused_columns(data: Path, table: Table, terminal: Terminal) -> None:
+    """Warn that pairs are read as positions if the file has a column that may hold IDs."""
+    unused = [] if table.names is None else sorted(set(column_names(data)) - set(table.names))
+    if unused:
+        terminal.warn(
+            f"pairs are read as row positions; if they refer to the column {unused[0]!r}, give "
+            f"--id {unused[0]}."
+        )
+
+
+def _new_pairs(known: Constraints, given: Constraints, *, path: Path) -> Constraints:
+    if len(given) == 0:
+        raise InvalidConstraintsError(f"{path} has no pairs; refining needs new ones.")
+    new = given - known
+    if len(new) == 0:
+        raise InvalidConstraintsError(
+            f"the model already knows all pairs of {path}; refining needs new ones."
+        )
+    return new
+
+
+def _refuse_conflicts(known: Constraints, given: Constraints, *, path: Path, ids: Any) -> None:
+    """Raise if the new pairs contradict each other or those of the model."""
+    unnumbered = np.full(len(known), -1)  # row numbers in the message are those of the new file
+    earlier = Constraints.from_arrays(
+        known.left, known.right, known.is_must_link, weight=known.weight, source_row=unnumbered
+    )
+    conflicts = (earlier | given).conflicts()
+    if conflicts:
+        error = conflicts.to_error(None if ids is None else ids.to_pylist())
+        where = (
+            f"Row numbers refer to {path}; pairs without one are the model's own, which only a new fit "
+            "without them can remove."
+        )
+        raise ConflictError(f"{error} {where}", conflicts=conflicts)
+
+
+def _after_interruption(checkpoint: Path | None) -> str:
+    if checkpoint is None:
+        return f"{NOTHING_WRITTEN} With --checkpoint DIR an interrupted fit can be continued."
+    return f"interrupted; run the same command again to continue from {checkpoint}."
+
+
+def write_labels(
+    path: Path, labels: NDArray[np.int64], *, ids: Any = None, id_name: str | None = None
+) -> None:
+    """Write labels as columns ``row`` (or the IDs) and ``label``, or as a plain .npy array.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its ending decides the format.
+    labels : ndarray of shape (n_rows,)
+    ids : Arrow array of shape (n_rows,), optional
+    id_name : str, optional
+        Name of the ID column.
+    """
+    if path.suffix.lower() != ".npy":
+        write_columns(path, _label_columns(labels, ids, id_name))
+        return
+    with atomic_write(path) as temporary, temporary.open("wb") as stream:
+        np.save(stream, labels, allow_pickle=False)
+
+
+def _label_columns(labels: NDArray[np.int64], ids: Any, id_name: str | None) -> dict[str, Any]:
+    first = np.arange(len(labels)) if ids is None else ids
+    name = "row" if id_name is None else id_name
+    # The labels must not replace an ID column that is itself named "label".
+    return {name: first, "label" if name != "label" else "cluster": labels}

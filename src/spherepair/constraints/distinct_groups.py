@@ -1,0 +1,165 @@
+"""What pairs prove: groups that differ from each other, and how many pairs' worth of news there is.
+
+Must-links join rows to components; a cannot-link makes two components differ. Components that all differ
+from each other, a clique, are groups that no clustering may merge: there are at least as many clusters. The
+largest clique is hard to find, so one is grown greedily: the bound may be too low, but never too high.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from spherepair.constraints.graph import PairGraph, build_graph
+from spherepair.constraints.pair_arrays import IndexArray, PairArrays
+
+#: Components from which cliques are grown: those that differ from most others.
+CLIQUE_STARTS = 30
+
+
+@dataclass(frozen=True)
+class ProvedGroups:
+    """Groups of rows of which every two are known to differ.
+
+    Parameters
+    ----------
+    rows : array of shape (n_grouped_rows,)
+        Rows that are known to be in one of the groups.
+    labels : array of shape (n_grouped_rows,)
+        Group of each of these rows, numbered from 0.
+    n_groups : int
+        Number of groups, and so the least possible number of clusters.
+    n_linked_rows : int
+        Rows in some pair.
+    n_single_rows : int
+        Rows in some pair that no must-link joins to another row.
+
+    Examples
+    --------
+    >>> from spherepair.constraints import Constraints
+    >>> pairs = Constraints.from_pairs(must_link=[(0, 1)], cannot_link=[(1, 2), (0, 3), (2, 3), (3, 9)])
+    >>> found = pairs.proved_groups()
+    >>> found.n_groups, found.rows.tolist(), found.labels.tolist(), found.share_grouped
+    (3, [0, 1, 2, 3], [0, 0, 1, 2], 0.8)
+    """
+
+    rows: IndexArray
+    labels: IndexArray
+    n_groups: int
+    n_linked_rows: int
+    n_single_rows: int
+
+    @property
+    def share_grouped(self) -> float:
+        """Share of the rows in pairs whose group is known."""
+        return len(self.rows) / max(self.n_linked_rows, 1)
+
+    @property
+    def examples(self) -> IndexArray:
+        """First row of each group, of shape (n_groups,)."""
+        return self.rows[np.unique(self.labels, return_index=True)[1]]
+
+
+def find_proved_groups(pairs: PairArrays) -> ProvedGroups:
+    """Groups that the pairs prove; contradictory cannot-links are left out."""
+    graph = build_graph(pairs)
+    components = graph.components
+    sizes = components.sizes
+    group = np.full(components.n_components, -1, np.int64)
+    clique = greedy_clique(_differing_components(pairs, graph), sizes)
+    group[clique] = np.arange(len(clique))
+    labels = group[components.labels]
+    is_grouped = labels >= 0
+    return ProvedGroups(
+        components.rows[is_grouped],
+        labels[is_grouped],
+        n_groups=len(clique),
+        n_linked_rows=len(components.rows),
+        n_single_rows=int((sizes == 1).sum()),
+    )
+
+
+def count_informative(pairs: PairArrays, n_clusters: int) -> int:
+    """Number of random pairs that would tell about as much as these.
+
+    What follows from other pairs is no news. A row that must-links join to a component tells its cluster, as
+    much as a pair with each of the clusters would; of all cannot-links between two components one is news.
+    So all pairs of a few rows count much less than their number, and random pairs as many as there are.
+
+    Parameters
+    ----------
+    pairs : PairArrays
+    n_clusters : int
+
+    Examples
+    --------
+    >>> from spherepair.constraints import Constraints
+    >>> labels = np.arange(1000) % 10
+    >>> count_informative(Constraints.from_labels(labels, 400, random_state=0), 10)
+    400
+    >>> count_informative(Constraints.from_labels(labels[:300], 44_850, random_state=0), 10)
+    2945
+    """
+    graph = build_graph(pairs)
+    n_joined = len(graph.components.rows) - graph.components.n_components
+    n_differing = int(_differing_components(pairs, graph).nnz) // 2
+    return min(len(pairs), n_clusters * n_joined + n_differing)
+
+
+def greedy_clique(differ: Any, sizes: IndexArray) -> IndexArray:
+    """Components that all differ from each other, in ascending order; as many as a greedy search finds.
+
+    A clique is grown from each of the components that differ from most others. The next one is always that
+    which leaves most candidates, then the largest.
+
+    Parameters
+    ----------
+    differ : csr_array of shape (C, C)
+        Symmetric; nonzero where two components are known to differ.
+    sizes : array of shape (C,)
+        Number of rows of each component.
+
+    Examples
+    --------
+    >>> differ = csr_array(np.array([[0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]]))
+    >>> greedy_clique(differ, np.ones(4, np.int64)).tolist()
+    [0, 1, 2]
+    """
+    degree = np.diff(differ.indptr)
+    best: list[int] = []
+    for start in np.lexsort((-sizes, -degree))[:CLIQUE_STARTS].tolist():
+        if degree[start] < len(best):  # too few to beat it, and further ones have no more
+            break
+        found = _grow_clique(differ, sizes, start)
+        best = found if len(found) > len(best) else best
+    return np.array(sorted(best), dtype=np.int64)
+
+
+def _grow_clique(differ: Any, sizes: IndexArray, start: int) -> list[int]:
+    others = differ.indices[differ.indptr[start] : differ.indptr[start + 1]]
+    among = differ[others][:, others]
+    is_left, clique = np.ones(len(others), np.int64), [start]
+    while is_left.any():
+        score = (among @ is_left) * (sizes.max() + 1) + sizes[others]
+        place = int(np.where(is_left, score, -1).argmax())
+        clique.append(int(others[place]))
+        nearby = among.indices[among.indptr[place] : among.indptr[place + 1]]
+        stays = np.zeros_like(is_left)
+        stays[nearby] = is_left[nearby]
+        stays[place] = 0  # nothing differs from itself
+        is_left = stays
+    return clique
+
+
+def _differing_components(pairs: PairArrays, graph: PairGraph) -> Any:
+    """Symmetric csr_array of shape (C, C) with a one where a cannot-link runs between two components."""
+    cannot = ~pairs.is_must_link & (graph.left_component != graph.right_component)
+    left, right = graph.left_component[cannot], graph.right_component[cannot]
+    n_components = graph.components.n_components
+    keys = np.unique(np.concatenate([left, right]) * n_components + np.concatenate([right, left]))
+    first, second = np.divmod(keys, max(n_components, 1))
+    shape = (n_components, n_components)
+    return csr_array((np.ones(len(keys), np.int64), (first, second)), shape=shape)

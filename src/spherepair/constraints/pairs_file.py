@@ -1,0 +1,376 @@
+"""Files of pairs: csv, json lines or parquet with the columns left, right, link and perhaps more.
+
+The columns of all files that people annotate are parsed here: rows by number or ID, texts and numbers.
+What cannot be used is named by its row of the file; :mod:`spherepair.files.columns` says how rows are
+counted.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spherepair.constraints.array_inputs import as_row_numbers
+from spherepair.constraints.pair_arrays import (
+    AnswerDetails,
+    BoolArray,
+    IndexArray,
+    Locate,
+    PairArrays,
+    Pairs,
+    TextArray,
+    ValueArray,
+    WeightArray,
+    as_details,
+    as_weight,
+    check_pairs,
+    check_range,
+    invalid,
+    locate_in,
+    refuse,
+)
+from spherepair.errors import ConstraintWarning
+from spherepair.files.columns import (
+    CSV_SUFFIXES,
+    JSON_LINES_SUFFIXES,
+    PARQUET_SUFFIXES,
+    ColumnFile,
+    open_columns,
+    require_pyarrow,
+    text_array,
+    write_columns,
+)
+
+SUFFIXES = (*CSV_SUFFIXES, *JSON_LINES_SUFFIXES, *PARQUET_SUFFIXES)
+MUST_LINK_WORDS = ("must-link", "must_link", "must", "ml", "same", "1", "1.0", "true", "yes")
+CANNOT_LINK_WORDS = (
+    *("cannot-link", "cannot_link", "cannot", "cl", "different"),
+    *("0", "0.0", "-0", "-1", "-1.0", "false", "no"),
+)
+#: Links that say nothing; such pairs are left out.
+NO_ANSWER_WORDS = ("", "unsure", "skip")
+# 18 digits always fit into 64 bits; no row number has more.
+_WHOLE_NUMBER = r"^[+-]?[0-9]{1,18}(\.0*)?$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
+_SHOWN_NAMES = 8
+_NEEDED = ("left", "right", "link")
+_USED = {
+    **{name: (name,) for name in (*_NEEDED, "weight", "time", "value")},
+    "by": ("by", "who", "annotator"),
+}
+
+
+def open_annotations(path: Path) -> ColumnFile:
+    """Open a file of pairs or labels."""
+    return open_columns(path, suffixes=SUFFIXES, fail=lambda reason: invalid(f"{path} {reason}"))
+
+
+def read_pairs(kind: type[Pairs], file: ColumnFile, *, ids: Any, n_rows: int | None) -> Pairs:
+    """Pairs of a file; repeated ones are still there."""
+    lookup = None if ids is None else RowIds(ids)
+    if file.is_blank:
+        return kind(*np.empty((5, 0)))
+    _require_columns(file)
+    columns = read_used(file, _USED)
+    is_answer = _is_answer(columns["link"], file)
+    rows = file.rows(len(is_answer))[is_answer]
+    columns = {name: column.filter(is_answer) for name, column in columns.items()}
+
+    def locate(index: int) -> str:
+        return f"{file.path.name} row {rows[index]}"
+
+    left, right = (_ends(columns, end, lookup, locate) for end in ("left", "right"))
+    check_pairs(left, right, locate=locate, n_rows=n_rows if lookup is None else len(lookup))
+    is_must_link = _links(columns["link"], locate)
+    weight = _weights(columns.get("weight"), len(left), locate)
+    details = _details(columns, is_must_link, locate)
+    return kind(left, right, is_must_link, weight, rows, details=details)
+
+
+def _ends(columns: Mapping[str, Any], end: str, lookup: RowIds | None, locate: Locate) -> IndexArray:
+    """Rows at one end of the pairs."""
+    refuse(
+        np.asarray(columns[end].is_null()),
+        lambda k: f"{locate(k)} has no {end}; every pair needs left, right and link.",
+    )
+    return find_rows(columns[end], lookup, locate)
+
+
+def _links(column: Any, locate: Locate) -> BoolArray:
+    import pyarrow.compute as pc
+
+    encoded = pc.utf8_lower(pc.utf8_trim_whitespace(as_text(column))).dictionary_encode()
+    words = encoded.dictionary.to_pylist()
+    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    is_known = np.array([word in MUST_LINK_WORDS + CANNOT_LINK_WORDS for word in words], bool)
+    refuse(
+        ~is_known[codes],
+        lambda k: (
+            f"{locate(k)} has the link {column[k].as_py()!r}; it must be must-link (or must, ml, same, "
+            "1, true) or cannot-link (or cannot, cl, different, 0, -1, false). How sure an answer is goes "
+            "into a column value, from 0 to 1."
+        ),
+    )
+    return np.array([word in MUST_LINK_WORDS for word in words], bool)[codes]
+
+
+def _weights(column: Any | None, n_pairs: int, locate: Locate) -> WeightArray:
+    """Weights of the pairs; a blank one means one."""
+    if column is None:
+        return np.ones(n_pairs, np.float32)
+    found = numbers(column, np.ones(n_pairs), name="weight", locate=locate)
+    return as_weight(found, n_pairs, name="weight", locate=locate)
+
+
+def _details(columns: dict[str, Any], is_must_link: BoolArray, locate: Locate) -> AnswerDetails:
+    by, time = (texts(columns[name]) if name in columns else None for name in ("by", "time"))
+    value = None
+    if "value" in columns:
+        value = numbers(columns["value"], is_must_link.astype(np.float64), name="value", locate=locate)
+    return as_details(by, time, value, is_must_link, locate=locate)
+
+
+def write_pairs(pairs: PairArrays, path: str | os.PathLike[str], *, ids: Any) -> None:
+    """Write a file of pairs, whole or not at all."""
+    path = Path(path)
+    if not path.name.lower().endswith(SUFFIXES):
+        raise invalid(f"{path} is of an unknown kind; its name must end in {', '.join(SUFFIXES)}.")
+    require_pyarrow(path)
+    if not path.parent.is_dir():
+        raise invalid(f"the folder of {path} does not exist; make it first.")
+    left, right = _names_of(pairs, ids)
+    words = np.where(pairs.is_must_link, "must-link", "cannot-link")
+    known = {name: column for name, column in pairs.details._asdict().items() if column is not None}
+    write_columns(path, {"left": left, "right": right, "link": words, "weight": pairs.weight, **known})
+
+
+def _names_of(pairs: PairArrays, ids: Any) -> tuple[Any, Any]:
+    """Both ends of the pairs, as IDs where there are any."""
+    import pyarrow as pa
+
+    left, right = pa.array(pairs.left), pa.array(pairs.right)
+    if ids is None:
+        return left, right
+    names = RowIds(ids).array
+    check_range(pairs.left, pairs.right, locate=locate_in(pairs), n_rows=len(names))
+    return names.take(left), names.take(right)
+
+
+def _require_columns(file: ColumnFile) -> None:
+    names = column_names(file)
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise invalid(
+            f"{file.path.name} has no column {' and no column '.join(missing)}; it has {', '.join(names)}. "
+            "The columns must be left, right, link and perhaps weight, by, time and value; or row and label."
+        )
+
+
+def _is_answer(column: Any, file: ColumnFile) -> BoolArray:
+    """Mask of the pairs whose link says something."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(as_text(column), "")))
+    is_answer = ~np.asarray(pc.is_in(words, value_set=pa.array(NO_ANSWER_WORDS)))
+    n_left_out = len(words) - int(is_answer.sum())
+    if n_left_out:
+        file_warning(
+            f"{file.path.name}: {n_left_out} of {len(words)} pairs left out, because their link is blank, "
+            "unsure or skip.",
+            stacklevel=5,
+        )
+    return is_answer
+
+
+def file_warning(sentence: str, *, stacklevel: int = 6) -> None:
+    """Warn that something in a file is not used."""
+    warnings.warn(f"constraints: {sentence}", ConstraintWarning, stacklevel=stacklevel)
+
+
+def holds_labels(file: ColumnFile) -> bool:
+    """Whether this is a file of labels, not of pairs."""
+    names = column_names(file)
+    return "label" in names and "left" not in names
+
+
+def column_names(file: ColumnFile) -> list[str]:
+    """Names of the columns in lower case, without spaces around them."""
+    return [name.strip().lower() for name in file.names]
+
+
+def read_used(file: ColumnFile, used: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The columns that are used, as Arrow arrays; a warning names the others.
+
+    `used` maps what a column holds to the names it may have in the file, in lower case.
+    """
+    names = column_names(file)
+    places: dict[str, int] = {}
+    for what, aliases in used.items():
+        found = [place for place, name in enumerate(names) if name in aliases]
+        if len(found) > 1:
+            raise invalid(_repeated(file.path.name, sorted({names[place] for place in found})))
+        if found:
+            places[what] = found[0]
+    unused = [name for place, name in enumerate(file.names) if place not in places.values()]
+    if unused:
+        _warn_unused(file, unused)
+    # As text: numbers are parsed later, because an id such as 007 must stay what it is.
+    in_file = {what: file.names[place] for what, place in places.items()}
+    table = file.read(list(in_file.values()), text=list(in_file.values()))
+    return {what: plain(table[name]) for what, name in in_file.items()}
+
+
+def _repeated(file: str, names: list[str]) -> str:
+    if len(names) == 1:
+        return f"{file} has the column {names[0]} more than once; rename one of them."
+    return f"{file} has the columns {' and '.join(names)}, which mean the same; rename one of them."
+
+
+def _warn_unused(file: ColumnFile, unused: Sequence[str]) -> None:
+    shown = ", ".join(repr(name) for name in unused[:_SHOWN_NAMES])
+    if len(unused) > _SHOWN_NAMES:
+        shown += f" and {len(unused) - _SHOWN_NAMES} more"
+    verb = f"column {shown} is" if len(unused) == 1 else f"columns {shown} are"
+    file_warning(f"{file.path.name}: {verb} not used.")
+
+
+class RowIds:
+    """ID of each row, to be looked up: whole numbers as numbers, everything else as text."""
+
+    def __init__(self, ids: Any) -> None:
+        self.array = _id_array(ids)
+        refuse(np.asarray(self.array.is_null()), lambda k: f"ids[{k}] is missing; every row needs an id.")
+        self._refuse_repeated()
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def find(self, column: Any, locate: Locate) -> IndexArray:
+        """Row number of each id of the column."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if pa.types.is_integer(self.array.type):
+            found = pc.index_in(_whole_numbers(column, locate), value_set=self.array)
+        else:
+            column = as_text(column)
+            found = pc.index_in(column, value_set=self.array)
+            # Hand-written files put a space after the comma; an id with spaces of its own comes first.
+            trimmed = pc.index_in(pc.utf8_trim_whitespace(column), value_set=self.array)
+            found = pc.coalesce(found, trimmed)
+        refuse(
+            np.asarray(found.is_null()),
+            lambda k: (
+                f"{locate(k)} holds the id {column[k].as_py()!r}, which no row has; "
+                f"{found.null_count} of {len(column)} ids in this column are unknown."
+            ),
+        )
+        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+    def _refuse_repeated(self) -> None:
+        import pyarrow.compute as pc
+
+        counts = pc.value_counts(self.array)
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        if len(repeated):
+            first = repeated[0].as_py()
+            raise invalid(
+                f"the id {first['values']!r} stands for {first['counts']} rows; ids must be unique, "
+                f"and {len(repeated)} of them are not."
+            )
+
+
+def find_rows(column: Any, lookup: RowIds | None, locate: Locate) -> IndexArray:
+    """Row number of each entry: looked up where rows have IDs, otherwise the number that stands there."""
+    if lookup is not None:
+        return lookup.find(column, locate)
+    return np.asarray(_whole_numbers(column, locate).to_numpy(zero_copy_only=False))
+
+
+def _whole_numbers(column: Any, locate: Locate) -> Any:
+    """The column as an Arrow array of int64."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return pa.array(as_row_numbers(column.to_numpy(zero_copy_only=False), locate))
+    text = pc.utf8_trim_whitespace(column)
+    refuse(
+        np.asarray(pc.invert(pc.match_substring_regex(text, _WHOLE_NUMBER))),
+        lambda k: (
+            f"{locate(k)} holds {column[k].as_py()!r}; row numbers must be whole numbers counted from "
+            "0. Give ids= if the file names rows by an id."
+        ),
+    )
+    digits = pc.replace_substring_regex(text, pattern=r"^\+|\.0*$", replacement="")
+    return digits.cast(pa.int64())
+
+
+def numbers(column: Any, blank: ValueArray, *, name: str, locate: Locate) -> ValueArray:
+    """The column as numbers, with those of `blank` where it is blank."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        text = pc.utf8_trim_whitespace(as_text(column))
+        text = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
+        given = column
+        refuse(
+            np.asarray(pc.invert(pc.fill_null(pc.match_substring_regex(text, _NUMBER), True))),
+            lambda k: f"{locate(k)} has {name} {given[k].as_py()!r}; a {name} must be a number.",
+        )
+        column = pc.replace_substring_regex(text, pattern=r"^\+", replacement="")
+    found = np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False))
+    return np.where(np.asarray(column.is_null()), blank, found)
+
+
+def texts(column: Any) -> TextArray:
+    """The column as texts without spaces around them; empty text where it is blank."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pc.fill_null(pc.utf8_trim_whitespace(as_text(column)), "")
+    if pa.types.is_timestamp(column.type):
+        text = pc.replace_substring(text, " ", "T", max_replacements=1)
+    encoded = text.dictionary_encode()
+    words = np.array([*encoded.dictionary.to_pylist(), ""], dtype=object)
+    return words[np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)]
+
+
+def _id_array(ids: Sequence[Any]) -> Any:
+    import pyarrow as pa
+
+    values = ids if hasattr(ids, "__array__") else np.array(list(ids), dtype=object)
+    try:
+        array = plain(pa.array(np.asarray(values), from_pandas=True))
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        array = text_array(values)
+    return array.cast(pa.int64() if pa.types.is_integer(array.type) else pa.string())
+
+
+def plain(column: Any) -> Any:
+    """The column in one chunk and without a dictionary."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column
+
+
+def as_text(column: Any) -> Any:
+    """The column as an Arrow array of text."""
+    import pyarrow as pa
+
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowNotImplementedError:
+        # Lists and objects of a json lines file: neither ids nor links, but messages can show them.
+        return text_array(column.to_pylist())

@@ -1,0 +1,382 @@
+"""Files of named columns: csv, json lines and parquet.
+
+Tables of features and files of pairs are read and written here, as Arrow tables. Rows
+are counted as a text editor counts lines: the header of a csv file is row 1, so its first record is
+row 2; the first line of a json lines file is row 1; the first record of a parquet file is row 1.
+
+pyarrow is an optional dependency and is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spherepair.errors import MissingDependencyError, SpherePairError
+from spherepair.files import atomic_write_bytes
+
+#: Makes an error of what is wrong with a file, such as "row 3 has 1 values, ...".
+Fail = Callable[[str], SpherePairError]
+
+CSV_SUFFIXES = (".csv", ".csv.gz")
+JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+_WHITE = b" \t\r\n"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class ColumnFile(ABC):
+    """An opened file of named columns; see :func:`open_columns`.
+
+    Attributes
+    ----------
+    path : Path
+    kind : str
+        "csv", "json lines" or "parquet".
+    names : list of str
+        Names of the columns, as they stand in the file.
+    is_blank : bool
+        Whether a json lines file holds nothing at all, and therefore has no names either.
+    """
+
+    kind: str
+    is_blank = False
+    names: list[str]
+
+    def __init__(self, path: Path, fail: Fail) -> None:
+        self.path, self._fail = path, fail
+
+    @abstractmethod
+    def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        """Arrow table of some columns, in the order asked for.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Columns to read.
+        text : collection of str
+            Columns of a csv file to leave as text; the types of all others are inferred.
+        """
+
+    @abstractmethod
+    def rows(self, n_records: int) -> NDArray[np.int64]:
+        """Row of the file where each record stands, of shape (n_records,)."""
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn whatever a damaged file makes its readers raise into one error; the disk's errors pass."""
+        try:
+            yield
+        except SpherePairError:
+            raise
+        except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise self._damage(error) from error
+
+    def _damage(self, error: Exception) -> SpherePairError:
+        reason = " ".join(str(error).split()).rstrip(".")
+        return self._fail(f"cannot be read as {self.kind} ({reason}); write or copy the file again.")
+
+
+def open_columns(path: Path, *, suffixes: Sequence[str], fail: Fail) -> ColumnFile:
+    """Open a file of named columns; the ending of its name says what it is.
+
+    Parameters
+    ----------
+    path : Path
+    suffixes : sequence of str
+        Endings that are accepted.
+    fail : callable
+        Makes the error to raise of what is wrong with the file.
+    """
+    suffix = suffix_of(path, suffixes, fail)
+    require_pyarrow(path)
+    if suffix in PARQUET_SUFFIXES:
+        return _ParquetFile(path, fail)
+    return _CsvFile(path, fail) if suffix in CSV_SUFFIXES else _JsonLinesFile(path, fail)
+
+
+def suffix_of(path: Path, suffixes: Sequence[str], fail: Fail) -> str:
+    """Ending of the name, one of `suffixes`; a path that is no file is refused too."""
+    name = path.name.lower()
+    for suffix in suffixes:
+        if name.endswith(suffix):
+            if not path.is_file():
+                raise fail("is a folder, not a file." if path.is_dir() else "does not exist; check the path.")
+            return suffix
+    raise fail(f"is of an unknown kind; its name must end in {', '.join(suffixes)}.")
+
+
+def require_pyarrow(path: Path) -> None:
+    """Say how to install pyarrow where it is missing."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            f'{path.name} needs pyarrow; pip install "spherepair[files]".'
+        ) from error
+
+
+def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write columns of one length to a file, whole or not at all; its ending decides the format."""
+    import pyarrow as pa
+
+    table, name = pa.table(dict(columns)), path.name.lower()
+    if name.endswith(PARQUET_SUFFIXES):
+        content = _parquet_bytes(table)
+    elif name.endswith(JSON_LINES_SUFFIXES):
+        content = "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+    else:
+        content = _csv_bytes(table)
+    # No time stamp: the same columns give the same file.
+    atomic_write_bytes(path, gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
+
+
+def text_array(values: Iterable[Any]) -> Any:
+    """Arrow array of the values as text, for values that are not of one type."""
+    import pyarrow as pa
+
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+class _CsvFile(ColumnFile):
+    kind = "csv"
+
+    def __init__(self, path: Path, fail: Fail) -> None:
+        super().__init__(path, fail)
+        with self._reading():
+            self.names, self._has_records = self._read_header()
+
+    def _read_header(self) -> tuple[list[str], bool]:
+        # Bytes that are not UTF-8 may stand in columns that nobody asks for.
+        with (
+            open_binary(self.path) as stream,
+            io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
+        ):
+            header = next((names for names in csv.reader(lines) if names), None)
+            if header is None:
+                raise self._fail("is empty; its first line must name the columns.")
+            "".join(header).encode()  # fails where the names are not UTF-8
+            return header, any(line.strip("\r\n") for line in lines)
+
+    def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        import pyarrow as pa
+
+        if not self._has_records:
+            return pa.table({name: pa.array([], pa.string() if name in text else None) for name in names})
+        with self._reading():
+            table, is_uneven = self._parse(names, text)
+            if is_uneven:
+                raise self._uneven_row()
+            return table
+
+    def rows(self, n_records: int) -> NDArray[np.int64]:
+        lines = _csv_lines(_read_bytes(self.path))[1:]
+        # A quote in the middle of a value upsets the count of lines; then number the records.
+        return lines if len(lines) == n_records else np.arange(2, n_records + 2)
+
+    def _parse(self, names: Sequence[str], text: Collection[str]) -> tuple[Any, bool]:
+        import pyarrow.csv as pa_csv
+
+        uneven: list[Any] = []
+        options = pa_csv.ConvertOptions(include_columns=names, column_types=self._types(names, text))
+        parse = _parse_options(uneven)
+        with self._stream() as stream:
+            return pa_csv.read_csv(stream, parse_options=parse, convert_options=options), bool(uneven)
+
+    def _types(self, names: Sequence[str], text: Collection[str]) -> dict[str, Any]:
+        """Types of the columns, inferred from the first block of the file."""
+        import pyarrow as pa
+        import pyarrow.csv as pa_csv
+
+        types = {name: pa.string() for name in text}  # an id such as 007 must stay what it is
+        if types.keys() >= set(names):
+            return types
+        with self._stream() as stream:
+            inferred = pa_csv.open_csv(stream, parse_options=_parse_options([])).schema
+        for name, found in zip(inferred.names, inferred.types, strict=True):
+            # A column that begins with whole numbers or with nothing may go on with fractions.
+            is_open = pa.types.is_integer(found) or pa.types.is_null(found)
+            types.setdefault(name, pa.float64() if is_open else found)
+        return {name: types[name] for name in names}
+
+    def _stream(self) -> Any:
+        import pyarrow as pa
+
+        is_packed = self.path.suffix.lower() == ".gz"
+        return pa.input_stream(str(self.path), compression="gzip" if is_packed else None)
+
+    def _uneven_row(self) -> SpherePairError:
+        """What to say of the first record with more or fewer values than the header has names."""
+        import pyarrow.csv as pa_csv
+
+        uneven: list[Any] = []
+        # Rows have numbers only where a single thread reads them.
+        options = pa_csv.ReadOptions(use_threads=False)
+        with self._stream() as stream:
+            table = pa_csv.read_csv(stream, read_options=options, parse_options=_parse_options(uneven))
+        first, rows = uneven[0], self.rows(table.num_rows + len(uneven))
+        return self._fail(
+            f"row {rows[first.number - 2]} has {first.actual_columns} values, "
+            f"but the header names {len(self.names)} columns."
+        )
+
+    def _damage(self, error: Exception) -> SpherePairError:
+        if isinstance(error, ValueError):  # of Arrow's parser, which does not say where
+            _decode(_read_bytes(self.path), self._fail)
+        return super()._damage(error)
+
+
+class _JsonLinesFile(ColumnFile):
+    kind = "json lines"
+
+    def __init__(self, path: Path, fail: Fail) -> None:
+        super().__init__(path, fail)
+        with self._reading():
+            data = _read_bytes(path)
+        self._rows = _filled_lines(data, blank=_WHITE)
+        lines = (line for line in _decode(data, fail).split("\n") if line.strip(_WHITE.decode()))
+        self._records = self._parse(lines)
+        self.is_blank = not self._records
+        self.names = list(dict.fromkeys(key for record in self._records for key in record))
+
+    def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        import pyarrow as pa
+
+        return pa.table({name: _json_array([record.get(name) for record in self._records]) for name in names})
+
+    def rows(self, n_records: int) -> NDArray[np.int64]:
+        return self._rows
+
+    def _parse(self, lines: Iterable[str]) -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = []
+        try:
+            # Grows line by line, so that its length tells which line was at fault.
+            records.extend(map(json.loads, lines))
+        except (ValueError, RecursionError) as error:
+            raise self._fail(f"row {self._rows[len(records)]} is not JSON; {error}.") from error
+        wrong = [index for index, record in enumerate(records) if not isinstance(record, dict)]
+        if wrong:
+            raise self._fail(f"row {self._rows[wrong[0]]} is not a JSON object with named values.")
+        return records
+
+
+class _ParquetFile(ColumnFile):
+    kind = "parquet"
+
+    def __init__(self, path: Path, fail: Fail) -> None:
+        import pyarrow.parquet as pq
+
+        super().__init__(path, fail)
+        with self._reading():
+            self.names = list(pq.read_schema(path).names)
+
+    def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        import pyarrow.parquet as pq
+
+        with self._reading():
+            return pq.read_table(self.path, columns=list(names), partitioning=None)
+
+    def rows(self, n_records: int) -> NDArray[np.int64]:
+        return np.arange(1, n_records + 1)
+
+
+def _parquet_bytes(table: Any) -> bytes:
+    import pyarrow.parquet as pq
+
+    stream = io.BytesIO()
+    pq.write_table(table, stream)
+    return stream.getvalue()
+
+
+def _csv_bytes(table: Any) -> bytes:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv as pa_csv
+
+    texts = [column for column in table.columns if pa.types.is_string(column.type)]
+    texts.append(pa.chunked_array([table.column_names]))
+    # With "needed" Arrow quotes every text; most files read better without quotes.
+    is_special = any(pc.any(pc.match_substring_regex(text, '[",\\r\\n]')).as_py() for text in texts)
+    style = "needed" if is_special else "none"
+    stream = io.BytesIO()
+    pa_csv.write_csv(table, stream, pa_csv.WriteOptions(quoting_style=style, quoting_header=style))
+    return stream.getvalue()
+
+
+def _parse_options(uneven: list[Any]) -> Any:
+    """Options of Arrow's parser; records of a wrong length are skipped and added to `uneven`."""
+    import pyarrow.csv as pa_csv
+
+    def note(row: Any) -> str:
+        uneven.append(row)
+        return "skip"
+
+    return pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note)
+
+
+def _json_array(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return text_array(values)
+
+
+def open_binary(path: Path) -> Any:
+    """Open a file for reading its bytes, unpacked where its name ends in .gz."""
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _read_bytes(path: Path) -> bytes:
+    """Content of a text file, unpacked, without a byte order mark."""
+    with open_binary(path) as stream:
+        data: bytes = stream.read()
+    return data.removeprefix(_BYTE_ORDER_MARK)
+
+
+def _decode(data: bytes, fail: Fail) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        row = data.count(b"\n", 0, error.start) + 1
+        raise fail(f"row {row} is not text in UTF-8; save the file as UTF-8.") from error
+
+
+def _csv_lines(data: bytes) -> NDArray[np.int64]:
+    """Numbers, from 1, of the lines where the header and the records begin."""
+    lines, starts = _filled_lines(data, blank=b"\r\n"), _line_starts(data)
+    if b'"' not in data:
+        return lines
+    # A line that begins inside quotes, after an odd number of them, continues a record.
+    n_quotes = np.add.reduceat(np.frombuffer(data, np.uint8) == ord('"'), starts, dtype=np.int64)
+    is_inside = (np.cumsum(n_quotes) - n_quotes) % 2 == 1
+    begins: NDArray[np.int64] = lines[~is_inside[lines - 1]]
+    return begins
+
+
+def _filled_lines(data: bytes, *, blank: bytes) -> NDArray[np.int64]:
+    """Numbers, from 1, of the lines that hold more than the bytes in `blank`."""
+    if not data:
+        return np.empty(0, np.int64)
+    is_ink = ~np.isin(np.frombuffer(data, np.uint8), list(blank))
+    return np.flatnonzero(np.logical_or.reduceat(is_ink, _line_starts(data))) + 1
+
+
+def _line_starts(data: bytes) -> NDArray[np.int64]:
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    starts = np.concatenate([np.zeros(1, np.int64), ends + 1])
+    return starts[starts < len(data)]

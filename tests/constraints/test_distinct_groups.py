@@ -1,0 +1,101 @@
+"""Groups that pairs prove to differ, and how many pairs' worth of news they hold."""
+
+from __future__ import annotations
+
+import time
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from spherepair.constraints import Constraints
+from spherepair.constraints.distinct_groups import greedy_clique
+
+
+def test_components_that_all_differ_are_groups():
+    pairs = Constraints.from_pairs(
+        must_link=[(0, 1), (1, 2), (5, 6)], cannot_link=[(0, 5), (2, 8), (6, 8), (8, 20), (20, 21)]
+    )
+    proved = pairs.proved_groups()
+    assert proved.n_groups == 3
+    assert dict(zip(proved.rows.tolist(), proved.labels.tolist(), strict=True)) == {
+        0: 0, 1: 0, 2: 0, 5: 1, 6: 1, 8: 2,
+    }  # fmt: skip
+    assert proved.examples.tolist() == [0, 5, 8]
+    assert (proved.n_linked_rows, proved.n_single_rows) == (8, 3)
+    assert proved.share_grouped == 6 / 8
+
+
+@pytest.mark.parametrize(
+    ("pairs", "n_groups"),
+    [
+        (Constraints.from_pairs(), 0),
+        (Constraints.from_pairs(must_link=[(0, 1)]), 1),
+        (Constraints.from_pairs(cannot_link=[(0, 1)]), 2),
+        (Constraints.from_pairs(cannot_link=[(0, 1), (1, 2)]), 2),
+        (
+            Constraints.from_pairs(must_link=[(0, 1)], cannot_link=[(0, 1)]),
+            1,
+        ),  # a contradiction proves nothing
+    ],
+)
+def test_few_pairs_prove_little(pairs, n_groups):
+    assert pairs.proved_groups().n_groups == n_groups
+
+
+def test_a_clique_is_found_beside_a_hub_of_larger_degree():
+    """The hub differs from most, but its neighbors do not differ from each other."""
+    hub = [(0, row) for row in range(100, 120)]
+    clique = list(combinations(range(1, 6), 2))
+    assert Constraints.from_pairs(cannot_link=[*hub, *clique]).proved_groups().n_groups == 5
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 120))
+def test_the_bound_is_never_above_the_number_of_classes_and_groups_are_pure(seed, n_classes, n_pairs):
+    y = np.random.default_rng(seed).integers(n_classes, size=20)
+    proved = Constraints.from_labels(y, n_pairs, random_state=seed).proved_groups()
+    assert 1 <= proved.n_groups <= len(np.unique(y))
+    for group in range(proved.n_groups):
+        assert len(np.unique(y[proved.rows[proved.labels == group]])) == 1
+    assert len(np.unique(y[proved.examples])) == proved.n_groups
+
+
+def test_all_pairs_of_some_rows_prove_all_their_classes():
+    y = np.arange(60) % 7
+    proved = Constraints.from_labels(y, 60 * 59 // 2, random_state=0).proved_groups()
+    assert (proved.n_groups, proved.share_grouped, proved.n_single_rows) == (7, 1.0, 0)
+
+
+def test_ties_go_to_the_larger_component():
+    differ = csr_array(np.array([[0, 1, 1], [1, 0, 0], [1, 0, 0]]))
+    assert greedy_clique(differ, np.array([1, 2, 9])).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("n_classes", [10, 447])
+def test_a_hundred_thousand_pairs_take_a_second_at_most(n_classes):
+    pairs = Constraints.from_labels(np.arange(447) % n_classes, 99_681, random_state=0)
+    start = time.perf_counter()
+    assert pairs.proved_groups().n_groups == n_classes
+    assert time.perf_counter() - start < 2.0
+
+
+@pytest.mark.parametrize("n_pairs", [0, 50, 400, 3000])
+def test_random_pairs_are_all_news(n_pairs):
+    y = np.random.default_rng(0).integers(10, size=5000)
+    assert Constraints.from_labels(y, n_pairs, random_state=0).informative_pairs(10) == n_pairs
+
+
+def test_what_follows_from_other_pairs_is_no_news():
+    pairs = Constraints.from_pairs(must_link=[(0, 1), (1, 2), (0, 2)], cannot_link=[(0, 3), (1, 3), (2, 3)])
+    assert pairs.informative_pairs(2) == 2 * 2 + 1
+    assert pairs.informative_pairs(100) == len(pairs)
+
+
+def test_all_pairs_of_labeled_rows_count_by_rows_and_groups():
+    pairs = Constraints.from_labels(np.arange(300) % 10, 44_850, random_state=0)
+    assert pairs.informative_pairs(10) == 10 * (300 - 10) + 45
+    assert pairs.informative_pairs(10) == pairs.closure().informative_pairs(10)
