@@ -29,7 +29,16 @@ print(model.fit_predict(np.eye(20), constraints=pairs).shape)
 
 
 def test_public_names_are_those_of_the_design() -> None:
-    names = {"SpherePair", "Terms", "Schedule", "Constraints", "ClusterNumber", "infer_n_clusters", "load"}
+    names = {
+        "ClusterNumber",
+        "Constraints",
+        "Interview",
+        "Schedule",
+        "SpherePair",
+        "Terms",
+        "infer_n_clusters",
+        "load",
+    }
     assert set(spherepair.__all__) == {*names, "__version__"}
     assert all(hasattr(spherepair, name) for name in spherepair.__all__)
 

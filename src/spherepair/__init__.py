@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spherepair.version import __version__
 
 if TYPE_CHECKING:
+    from spherepair.asking import Interview
     from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
     from spherepair.constraints import Constraints
     from spherepair.estimators import load
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterNumber",
     "Constraints",
+    "Interview",
     "Schedule",
     "SpherePair",
     "Terms",
@@ -31,6 +33,7 @@ __all__ = [
 _MODULES = {
     "ClusterNumber": "clustering.cluster_number",
     "Constraints": "constraints",
+    "Interview": "asking",
     "Schedule": "estimators.spherepair",
     "SpherePair": "estimators.spherepair",
     "Terms": "terms",
@@ -38,8 +41,8 @@ _MODULES = {
     "load": "estimators",
 }
 _PACKAGES = (
-    "baselines", "benchmark", "clustering", "constraints", "datasets", "errors", "estimators", "losses",
-    "metrics", "networks", "plots", "report", "terms", "theory", "training",
+    "asking", "baselines", "benchmark", "clustering", "constraints", "datasets", "errors", "estimators",
+    "losses", "metrics", "networks", "plots", "report", "terms", "theory", "training",
 )  # fmt: skip
 
 

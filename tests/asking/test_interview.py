@@ -157,6 +157,7 @@ def test_answers_are_on_disk_before_the_next_question(tmp_path: Path, blobs: Any
         (GroupQuestion((0, 1, 2)), (7,)),
         ("what?", "same"),
         (PairQuestion(0, 1), 2.5),
+        (ChoiceQuestion(0, (1, 2)), True),
     ],
 )
 def test_an_impossible_answer_is_refused_and_nothing_is_written(
@@ -194,6 +195,42 @@ def test_unsure_and_skipped_items_are_not_asked_again(blobs: Any) -> None:
         seen.add(question.item)
         talk.answer(question, reply)
     assert len(talk.constraints) == 0
+
+
+def test_nothing_is_asked_for_ever() -> None:
+    talk = Interview(np.arange(6, dtype=np.float32).reshape(3, 2))
+    for _ in range(10):
+        question = talk.next()
+        if question is None:
+            break
+        talk.answer(question, "unsure")
+    assert talk.next() is None
+
+
+def test_no_limit_of_zero_is_ignored(blobs: Any, quick_model: SpherePair) -> None:
+    talk = Interview(blobs[0], model=quick_model).run(right_answers(blobs[1]), max_answers=0)
+    assert talk.answers == []
+
+
+def test_an_answer_taken_back_is_unlearned(blobs: Any, quick_model: SpherePair) -> None:
+    X, y = blobs
+    talk = Interview(X, model=quick_model).run(right_answers(y), max_answers=26)
+    before = talk.model
+    gone = talk.undo()
+    assert gone is not None
+    talk.answer(gone.question, "skip")
+    assert talk.run(right_answers(y), max_answers=26).model is not before
+
+
+def test_a_damaged_record_can_be_mended_and_opened_again(tmp_path: Path, blobs: Any) -> None:
+    path = tmp_path / "a.jsonl"
+    Interview(blobs[0], record=path).close()
+    whole = path.read_text()
+    path.write_text(whole + '{"event": "answer", "kind": "riddle"}\n')
+    with pytest.raises(InvalidAnswerError, match="kind"):
+        Interview(blobs[0], record=path)
+    path.write_text(whole)
+    Interview(blobs[0], record=path).close()
 
 
 def test_there_is_always_something_to_ask_until_everything_is_known() -> None:
@@ -291,8 +328,11 @@ def test_sparse_rows_and_frames_work() -> None:
         assert isinstance(question, ChoiceQuestion)
 
 
-def test_the_table_is_checked_before_the_first_question() -> None:
-    with pytest.raises(InvalidDataError, match="1 row"):
+def test_the_table_is_checked_before_the_first_question(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataError, match="NaN"):
+        Interview(np.array([[1.0, np.nan], [0.0, 1.0], [2.0, 3.0]]), record=tmp_path / "a.jsonl")
+    assert not (tmp_path / "a.jsonl").exists()
+    with pytest.raises(InvalidDataError, match="minimum of 2"):
         Interview(np.ones((1, 3)))
     with pytest.raises(InvalidDataError, match="give one for each"):
         Interview(np.ones((4, 3)), items=["a"])

@@ -49,7 +49,9 @@ class RandomPairs:
 
     def propose(self, now: Situation) -> Question | None:
         """A pair about which nothing is known."""
-        pool = now.snapshot.pool
+        pool = np.setdiff1d(now.snapshot.pool, list(now.passed))
+        if len(pool) < 2:
+            return None
         for _ in range(1000):
             left, right = (int(row) for row in now.random.choice(pool, 2, replace=False))
             if now.groups.relation(left, right) is None:

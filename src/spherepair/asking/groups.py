@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from spherepair.asking.questions import Answer, Link
-from spherepair.constraints.distinct_groups import greedy_clique
+from spherepair.constraints.graph import greedy_clique
 
 
 class Groups:

@@ -35,8 +35,8 @@ from spherepair.asking.questions import (
     utc_now,
 )
 from spherepair.asking.record import (
-    FileRecord,
     Record,
+    close_record,
     fingerprint_rows,
     open_record,
     read_project,
@@ -50,13 +50,14 @@ from spherepair.asking.training import (
     FirstView,
     RefitCancelledError,
     Training,
+    check_rows,
     links_of,
     stated_pairs,
     training_pairs,
 )
 from spherepair.asking.worth import InterviewState, describe
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidAnswerError, InvalidDataError, SpherePairWarning
+from spherepair.errors import InvalidAnswerError, SpherePairWarning
 
 #: The first model is fitted after so many answers; the next ones after so many more, or after this share of
 #: them.
@@ -110,31 +111,28 @@ class Interview:
         background: bool = False,
         random_state: int = 0,
     ) -> None:
-        self.X = X
-        self.n_rows = int(X.shape[0])
-        if self.n_rows < 2:
-            raise InvalidDataError(
-                f"X has {self.n_rows} row(s); there is nothing to ask about fewer than two."
-            )
-        if items is not None and len(items) != self.n_rows:
-            raise InvalidDataError(
-                f"items has {len(items)} entries, but X has {self.n_rows} rows; give one for each."
-            )
+        table = check_rows(X, items)
+        self.X, self.n_rows = X, int(table.shape[0])
         self.items, self.background = items, background
         self.strategy = resolve_strategy(strategy)
         self._seed = random_state
         self._known = constraints if constraints is not None else Constraints.from_pairs()
         self._known.validate(self.n_rows)
-        self._fingerprint = fingerprint_rows(X)
+        self._fingerprint = fingerprint_rows(table)
         self._record = open_record(record, fingerprint=self._fingerprint)
-        self.answers = standing_answers(self._record, self.n_rows)
+        try:
+            self.answers = standing_answers(self._record, self.n_rows)
+        except BaseException:
+            close_record(self._record)
+            raise
         self._n_events = sum(1 for _ in self._record)
         self._rebuild()
         pool = draw_pool(self.n_rows, self._named_rows(), seed=random_state)
-        self._first_view = FirstView(X, pool, seed=random_state)
+        self._first_view = FirstView(table, pool, seed=random_state)
         self._training = Training(X, model, seed=random_state)
         self.model: Any = None
         self._fitted_on = -1  # answers that the latest model has learned from
+        self._was_taken_back = False
         self._history: list[tuple[int, float]] = []
         self._lock, self._refits = threading.RLock(), BackgroundRefit(self._fit)
         first = Snapshot(pool, self._first_view.vectors(pool))
@@ -144,7 +142,7 @@ class Interview:
     def of(cls, model: Any, X: Any, **settings: Any) -> Self:
         """Go on from a fitted model and its rows: its pairs are known, its embedding gives the questions."""
         interview = cls(X, model=clone(model), constraints=model.constraints_, **settings)
-        interview._take_over(model, interview._groups, len(interview.answers))
+        interview._take_over(model, interview._groups, 0)
         return interview
 
     # Questions and answers.
@@ -211,6 +209,7 @@ class Interview:
             self._record.append({"event": "undo", "number": number, "time": utc_now()})
             self._n_events += 1
             self.answers.remove(gone)
+            self._was_taken_back = True  # the latest model may have learned from it
             self._rebuild()
             return gone
 
@@ -243,7 +242,9 @@ class Interview:
         """
         if self.model is None:
             self.refit()
-        while len(self.answers) < (max_answers or np.inf) and self.minutes < (max_minutes or np.inf):
+        most = np.inf if max_answers is None else max_answers
+        longest = np.inf if max_minutes is None else max_minutes
+        while len(self.answers) < most and self.minutes < longest:
             question = self.next()
             if question is None or (until_settled and not self.state.worth_going_on):
                 break
@@ -252,7 +253,7 @@ class Interview:
                 self.refit()
                 if on_refit is not None:
                     on_refit(self)
-        if self._fitted_on < len(self.answers):
+        if self._fitted_on < len(self.answers) or self._was_taken_back:
             self.refit()
         return self
 
@@ -336,8 +337,7 @@ class Interview:
             with suppress(RefitCancelledError):
                 self.wait()
         finally:
-            if isinstance(self._record, FileRecord):
-                self._record.close()
+            close_record(self._record)
 
     # Behind it.
 
@@ -369,6 +369,7 @@ class Interview:
 
     def _fit(self) -> None:
         with self._lock:
+            self._was_taken_back = False
             n_answers, groups = len(self.answers), Groups(links_of(self._known))
             groups.add(link for answer in self.answers for link in answer.links)
         pairs = training_pairs(groups, np.random.default_rng([self._seed, n_answers]))

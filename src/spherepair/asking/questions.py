@@ -285,12 +285,13 @@ def plain_reply(reply: Any) -> Reply:
     """
     if isinstance(reply, str):
         return reply
+    many = hasattr(reply, "__iter__")
     try:
-        return (
-            tuple(operator.index(row) for row in reply)
-            if hasattr(reply, "__iter__")
-            else operator.index(reply)
-        )
+        rows = list(reply) if many else [reply]
+        if any(isinstance(row, bool) for row in rows):
+            raise TypeError
+        plain = tuple(operator.index(row) for row in rows)
+        return plain if many else plain[0]
     except TypeError as error:
         raise InvalidAnswerError(
             f"an answer is a row, a word or a list of rows, got {type(reply).__name__} instead; "

@@ -75,7 +75,7 @@ class FileRecord:
             ) from error
         try:
             self._events = self._recover(fingerprint)
-            self._file = self.path.open("ab")
+            self._file = self.path.open("ab", buffering=0)
             if not self._file.tell():
                 self._write({"format": FORMAT, "version": VERSION, "rows": fingerprint})
         except BaseException:
@@ -104,13 +104,16 @@ class FileRecord:
         self.close()
 
     def _write(self, event: dict[str, Any]) -> None:
-        start = self._file.tell()
+        start = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
-            self._file.flush()
+            line = memoryview(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+            while line:
+                line = line[self._file.write(line) or 0 :]
             os.fsync(self._file.fileno())
-        except OSError as error:  # a full disk: nothing half-written stays, nothing is acknowledged
+        except BaseException as error:  # a full disk, Ctrl-C: nothing half-written stays
             os.truncate(self.path, start)
+            if not isinstance(error, OSError):
+                raise
             raise RecordError(
                 f"the answer could not be written to {self.path} ({error.strerror}); nothing was changed."
             ) from error
@@ -134,6 +137,12 @@ def open_record(record: str | os.PathLike[str] | Record | None, *, fingerprint: 
     if isinstance(record, str | os.PathLike):
         return FileRecord(record, fingerprint=fingerprint)
     return record
+
+
+def close_record(record: Record) -> None:
+    """Let other processes have a record that lies in a file."""
+    if isinstance(record, FileRecord):
+        record.close()
 
 
 def standing_answers(events: Iterable[dict[str, Any]], n_rows: int) -> list[Answer]:

@@ -21,9 +21,11 @@ from spherepair.asking.questions import Answer, Link
 from spherepair.asking.record import take_rows
 from spherepair.clustering.assigners import unit_rows
 from spherepair.constraints import Constraints
+from spherepair.errors import InvalidDataError
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.pretraining import pretrain
+from spherepair.validation import check_table
 
 #: Pairs of one refit at most; drawn at random from those that follow from the answers.
 MOST_PAIRS = 20_000
@@ -119,6 +121,7 @@ class BackgroundRefit:
     def start(self) -> None:
         """Begin, unless one is under way."""
         if self._thread is None or not self._thread.is_alive():
+            self._error = None  # of an earlier refit, which this one replaces
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
 
@@ -165,6 +168,15 @@ def training_pairs(groups: Groups, random: np.random.Generator) -> Constraints:
         drawn = random.permutation(len(left))[:MOST_PAIRS]
         left, right, is_same = left[drawn], right[drawn], is_same[drawn]
     return Constraints.from_arrays(rows[left], rows[right], is_same)
+
+
+def check_rows(X: Any, items: Any) -> Any:
+    """The rows as an array or CSR matrix, checked before the first question as ``fit`` would check them."""
+    table = check_table(SpherePair(), X, reset=True)
+    n_rows = table.shape[0]
+    if items is not None and len(items) != n_rows:
+        raise InvalidDataError(f"items has {len(items)} entries, but X has {n_rows} rows; give one for each.")
+    return table
 
 
 class FirstView:

@@ -67,7 +67,7 @@ class InterviewState:
     def __str__(self) -> str:
         parts = [f"{self.answers} answers, {self.minutes:.0f} min, {self.groups} groups"]
         if self.answers_since_new_group:
-            parts.append(f"a new group in the last {self.answers_since_new_group} answers: none")
+            parts.append(f"no new group in the last {self.answers_since_new_group} answers")
         if self.accuracy is not None:
             parts.append(f"about {self.accuracy:.0%} of the rows right")
         if self.gain is not None:

@@ -218,19 +218,23 @@ class Person:
         Returns the question of the latest answer if it was that one.
         """
         latest = self.interview.answers[-1]
-        for link in self.interview.groups.contradictions:
-            if link in self._tolerated or self.interview.answers[-1:] != [latest]:
-                continue
+        while (link := self._open_contradiction()) is not None:
             gone = self._choose_to_take_back(link, latest)
             if gone is None:
                 self._tolerated.add(link)
                 continue
             self.interview.take_back(gone.number)
-            return latest.question if gone is latest else None
+            if gone is latest:
+                return latest.question
         return None
 
+    def _open_contradiction(self) -> Link | None:
+        found = self.interview.groups.contradictions
+        return next((link for link in found if link not in self._tolerated), None)
+
     def _choose_to_take_back(self, link: Link, latest: Answer) -> Answer | None:
-        steps = [*self.interview.proof_against(link), (link, latest)]
+        stated = next((a for a in reversed(self.interview.answers) if link in a.links), None)
+        steps = [*self.interview.proof_against(link), (link, stated)]
         offered = list({answer.number: answer for _, answer in steps if answer is not None}.values())
         self.console.print("\nThis contradicts what was answered before:", style="bold yellow")
         for step, answer in steps:
@@ -315,7 +319,7 @@ def _closing(interview: Interview, out: Path, terminal: Terminal) -> Iterator[No
     finally:
         try:
             interview.close(wait=False)
-        except (SpherePairError, MemoryError) as error:
+        except (SpherePairError, MemoryError, RuntimeError) as error:
             terminal.warn(f"no model could be fitted beside the questions: {error}")
 
 

@@ -28,7 +28,7 @@ from spherepair.clustering.pair_counts import (
     sampled_trees,
 )
 from spherepair.clustering.partitions import height_gaps
-from spherepair.constraints.distinct_groups import ProvedGroups
+from spherepair.constraints.graph import ProvedGroups
 
 #: Standard errors by which random pairs never repeat their rows.
 LARGEST_REPEAT_EXCESS = 4.0

@@ -14,7 +14,7 @@ from spherepair.clustering.chosen_pairs import SMALLEST_SHARE_TOGETHER
 from spherepair.clustering.number_evidence import Links
 from spherepair.clustering.pair_counts import count_classes, count_distance, count_pairs, merge_evidence
 from spherepair.clustering.partitions import sample_rows
-from spherepair.constraints.distinct_groups import ProvedGroups
+from spherepair.constraints.graph import ProvedGroups
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -25,7 +25,7 @@ from spherepair.clustering.chosen_pairs import (
 from spherepair.clustering.pair_counts import EVIDENCE_FLOOR, PartitionScan, scan_partitions
 from spherepair.clustering.partitions import lifetime_curve, sample_rows, silhouette_curves
 from spherepair.clustering.tail_angles import TailAngles, plateau_features, tail_angles
-from spherepair.constraints.distinct_groups import ProvedGroups, find_proved_groups
+from spherepair.constraints.graph import ProvedGroups, find_proved_groups
 from spherepair.constraints.pair_arrays import PairArrays, new_pairs
 from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
 

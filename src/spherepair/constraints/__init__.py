@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spherepair.constraints import distinct_groups, sampling
+from spherepair.constraints import sampling
 from spherepair.constraints.array_inputs import as_ends, as_links, as_pairs, as_source_row, locate_position
+from spherepair.constraints.closure import ConstraintSummary, entailed_pairs, summarize
 from spherepair.constraints.conflicts import Conflict, ConflictReport
 from spherepair.constraints.graph import (
     Components,
-    ConstraintSummary,
     PairGraph,
+    ProvedGroups,
     build_graph,
-    entailed_pairs,
+    count_informative,
+    find_proved_groups,
     is_contradictory,
-    summarize,
 )
 from spherepair.constraints.labels_and_answers import is_record, read_labels, read_record
 from spherepair.constraints.pair_arrays import (
@@ -378,16 +379,15 @@ class Constraints(PairArrays):
         >>> [(pair.left, pair.right, pair.is_must_link) for pair in pairs.closure()[3:]]
         [(0, 2, True), (0, 3, False), (1, 3, False)]
         """
-        graph = self._consistent_graph()
-        return concatenate(self, entailed_pairs(self, graph, max_pairs=max_pairs))
+        return concatenate(self, entailed_pairs(self, self._consistent_graph(), max_pairs=max_pairs))
 
-    def proved_groups(self) -> distinct_groups.ProvedGroups:
+    def proved_groups(self) -> ProvedGroups:
         """Groups of rows of which every two are known to differ: there are at least as many clusters."""
-        return distinct_groups.find_proved_groups(self)
+        return find_proved_groups(self)
 
     def informative_pairs(self, n_clusters: int) -> int:
         """Number of random pairs that would tell about as much: all pairs of a few rows tell little."""
-        return distinct_groups.count_informative(self, n_clusters)
+        return count_informative(self, n_clusters)
 
     def summary(self) -> ConstraintSummary:
         """Numbers of pairs, of rows in them, of entailed pairs and of conflicts."""

@@ -1,29 +1,23 @@
-"""The graph of must-links: its components, the pairs that follow from them, and a summary.
+"""The graph of must-links: its components, and what pairs prove.
 
-If a and b must be together and b and c must be together, then so must a and c; if a and b must be
-together and b and c must not, then a and c must not. The closure holds every pair that follows.
+Must-links join rows to components; a cannot-link makes two components differ. Components that all differ
+from each other, a clique, are groups that no clustering may merge: there are at least as many clusters. The
+largest clique is hard to find, so one is grown greedily: the bound may be too low, but never too high.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from spherepair.constraints.pair_arrays import (
-    AnswerDetails,
-    BoolArray,
-    IndexArray,
-    PairArrays,
-    Pairs,
-    ValueArray,
-    WeightArray,
-    concatenate,
-    pair_keys,
-)
-from spherepair.errors import InvalidConstraintsError
+from spherepair.constraints.pair_arrays import BoolArray, IndexArray, PairArrays
+
+#: Components from which cliques are grown: those that differ from most others.
+CLIQUE_STARTS = 30
 
 
 @dataclass(frozen=True)
@@ -105,209 +99,145 @@ def is_contradictory(pairs: PairArrays, graph: PairGraph) -> BoolArray:
 
 
 @dataclass(frozen=True)
-class ConstraintSummary:
-    """Numbers of pairs, of rows in them, of entailed pairs and of conflicts.
+class ProvedGroups:
+    """Groups of rows of which every two are known to differ.
 
     Parameters
     ----------
-    n_pairs, n_must_link, n_cannot_link : int
-        Pairs, each counted once.
-    n_duplicates : int
-        Repeated pairs that were left out.
-    n_rows_covered : int
+    rows : array of shape (n_grouped_rows,)
+        Rows that are known to be in one of the groups.
+    labels : array of shape (n_grouped_rows,)
+        Group of each of these rows, numbered from 0.
+    n_groups : int
+        Number of groups, and so the least possible number of clusters.
+    n_linked_rows : int
         Rows in some pair.
-    n_components, largest_component : int
-        Must-link components of these rows, and the number of rows of the largest.
-    n_conflicts : int
-        Cannot-links that contradict must-links.
-    n_entailed_must_link, n_entailed_cannot_link : int
-        Pairs that the closure would add, once contradictory cannot-links are dropped.
+    n_single_rows : int
+        Rows in some pair that no must-link joins to another row.
 
     Examples
     --------
     >>> from spherepair.constraints import Constraints
-    >>> print(Constraints.from_pairs(must_link=[(0, 1), (1, 2)], cannot_link=[(0, 2)]).summary())
-    pairs           3 (2 must-link, 1 cannot-link; 0 repeated, kept once)
-    rows covered    3 in 1 must-link components, the largest of 3
-    entailed        1 must-link, 0 cannot-link
-    contradictions  1
+    >>> pairs = Constraints.from_pairs(must_link=[(0, 1)], cannot_link=[(1, 2), (0, 3), (2, 3), (3, 9)])
+    >>> found = pairs.proved_groups()
+    >>> found.n_groups, found.rows.tolist(), found.labels.tolist(), found.share_grouped
+    (3, [0, 1, 2, 3], [0, 0, 1, 2], 0.8)
     """
 
-    n_pairs: int
-    n_must_link: int
-    n_cannot_link: int
-    n_duplicates: int
-    n_rows_covered: int
-    n_components: int
-    largest_component: int
-    n_conflicts: int
-    n_entailed_must_link: int
-    n_entailed_cannot_link: int
+    rows: IndexArray
+    labels: IndexArray
+    n_groups: int
+    n_linked_rows: int
+    n_single_rows: int
 
-    def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"pairs           {self.n_pairs} ({self.n_must_link} must-link, "
-                f"{self.n_cannot_link} cannot-link; {self.n_duplicates} repeated, kept once)",
-                f"rows covered    {self.n_rows_covered} in {self.n_components} must-link "
-                f"components, the largest of {self.largest_component}",
-                f"entailed        {self.n_entailed_must_link} must-link, "
-                f"{self.n_entailed_cannot_link} cannot-link",
-                f"contradictions  {self.n_conflicts}",
-            ]
-        )
+    @property
+    def share_grouped(self) -> float:
+        """Share of the rows in pairs whose group is known."""
+        return len(self.rows) / max(self.n_linked_rows, 1)
+
+    @property
+    def examples(self) -> IndexArray:
+        """First row of each group, of shape (n_groups,)."""
+        return self.rows[np.unique(self.labels, return_index=True)[1]]
 
 
-def summarize(pairs: PairArrays) -> ConstraintSummary:
-    """Count everything without building the closure."""
+def find_proved_groups(pairs: PairArrays) -> ProvedGroups:
+    """Groups that the pairs prove; contradictory cannot-links are left out."""
     graph = build_graph(pairs)
-    wrong = is_contradictory(pairs, graph)
-    consistent = pairs[~wrong]
-    # The must-links are all still there, so the components are too.
-    entailed = count_entailed(consistent, build_graph(consistent) if wrong.any() else graph)
-    n_must_link = int(pairs.is_must_link.sum())
-    return ConstraintSummary(
-        n_pairs=len(pairs),
-        n_must_link=n_must_link,
-        n_cannot_link=len(pairs) - n_must_link,
-        n_duplicates=pairs.n_duplicates,
-        n_rows_covered=len(graph.components.rows),
-        n_components=graph.components.n_components,
-        largest_component=int(np.max(graph.components.sizes, initial=0)),
-        n_conflicts=int(wrong.sum()),
-        n_entailed_must_link=entailed.must_link,
-        n_entailed_cannot_link=entailed.cannot_link,
+    components = graph.components
+    sizes = components.sizes
+    group = np.full(components.n_components, -1, np.int64)
+    clique = greedy_clique(_differing_components(pairs, graph), sizes)
+    group[clique] = np.arange(len(clique))
+    labels = group[components.labels]
+    is_grouped = labels >= 0
+    return ProvedGroups(
+        components.rows[is_grouped],
+        labels[is_grouped],
+        n_groups=len(clique),
+        n_linked_rows=len(components.rows),
+        n_single_rows=int((sizes == 1).sum()),
     )
 
 
-@dataclass(frozen=True)
-class EntailedCount:
-    """Number of pairs that the closure adds."""
+def count_informative(pairs: PairArrays, n_clusters: int) -> int:
+    """Number of random pairs that would tell about as much as these.
 
-    must_link: int
-    cannot_link: int
+    What follows from other pairs is no news. A row that must-links join to a component tells its cluster, as
+    much as a pair with each of the clusters would; of all cannot-links between two components one is news.
+    So all pairs of a few rows count much less than their number, and random pairs as many as there are.
 
+    Parameters
+    ----------
+    pairs : PairArrays
+    n_clusters : int
 
-def entailed_pairs(pairs: Pairs, graph: PairGraph, *, max_pairs: int) -> Pairs:
-    """The pairs that follow from `pairs` and are not among them; `pairs` must not conflict.
-
-    Each has the smallest weight of the given pairs that it may follow from, and is as unsure as the least
-    sure of them, so that no entailed pair counts more than its evidence.
+    Examples
+    --------
+    >>> from spherepair.constraints import Constraints
+    >>> labels = np.arange(1000) % 10
+    >>> count_informative(Constraints.from_labels(labels, 400, random_state=0), 10)
+    400
+    >>> count_informative(Constraints.from_labels(labels[:300], 44_850, random_state=0), 10)
+    2945
     """
-    _check_size(pairs, graph, max_pairs)
-    lightest = np.full(graph.components.n_components, np.inf, np.float32)
-    must = pairs.is_must_link
-    np.minimum.at(lightest, graph.left_component[must], pairs.weight[must])
-    inside, across = _inside_components(pairs, graph, lightest), _across_components(pairs, graph, lightest)
-    candidates = concatenate(inside, across)
-    given, found = np.split(pair_keys(pairs, candidates), [len(pairs)])
-    entailed = candidates[~np.isin(found, given)]
-    if pairs.details.value is None:
-        return entailed
-    return replace(entailed, details=AnswerDetails(value=_entailed_value(pairs, graph, entailed)))
+    graph = build_graph(pairs)
+    n_joined = len(graph.components.rows) - graph.components.n_components
+    n_differing = int(_differing_components(pairs, graph).nnz) // 2
+    return min(len(pairs), n_clusters * n_joined + n_differing)
 
 
-def _entailed_value(pairs: PairArrays, graph: PairGraph, entailed: PairArrays) -> ValueArray:
-    """Value of each entailed pair, from the least sure of the given pairs that it may follow from."""
-    doubt, must = np.abs(pairs.value - pairs.is_must_link), pairs.is_must_link
-    inside = np.zeros(graph.components.n_components)
-    np.maximum.at(inside, graph.left_component[must], doubt[must])
-    keys, inverse = np.unique(_cannot_link_keys(pairs, graph), return_inverse=True)
-    across = np.zeros(len(keys))
-    np.maximum.at(across, inverse, doubt[~must])
-    places = (np.searchsorted(graph.components.rows, rows) for rows in (entailed.left, entailed.right))
-    copy = PairGraph(graph.components, *places)
-    largest = np.maximum(inside[copy.left_component], inside[copy.right_component])
-    cannot = ~entailed.is_must_link
-    between = across[np.searchsorted(keys, _cannot_link_keys(entailed, copy))]
-    largest[cannot] = np.maximum(largest[cannot], between)
-    return np.where(cannot, largest, 1.0 - largest)
+def greedy_clique(differ: Any, sizes: IndexArray) -> IndexArray:
+    """Components that all differ from each other, in ascending order; as many as a greedy search finds.
+
+    A clique is grown from each of the components that differ from most others. The next one is always that
+    which leaves most candidates, then the largest.
+
+    Parameters
+    ----------
+    differ : csr_array of shape (C, C)
+        Symmetric; nonzero where two components are known to differ.
+    sizes : array of shape (C,)
+        Number of rows of each component.
+
+    Examples
+    --------
+    >>> differ = csr_array(np.array([[0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]]))
+    >>> greedy_clique(differ, np.ones(4, np.int64)).tolist()
+    [0, 1, 2]
+    """
+    degree = np.diff(differ.indptr)
+    best: list[int] = []
+    for start in np.lexsort((-sizes, -degree))[:CLIQUE_STARTS].tolist():
+        if degree[start] < len(best):  # too few to beat it, and further ones have no more
+            break
+        found = _grow_clique(differ, sizes, start)
+        best = found if len(found) > len(best) else best
+    return np.array(sorted(best), dtype=np.int64)
 
 
-def count_entailed(pairs: PairArrays, graph: PairGraph) -> EntailedCount:
-    """Count the pairs that follow from `pairs` without building them; `pairs` must not conflict."""
-    sizes = graph.components.sizes
-    inside = int((sizes * (sizes - 1) // 2).sum())
-    first, second, _ = _linked_components(pairs, graph)
-    across = int((sizes[first] * sizes[second]).sum())
-    n_must_link = int(pairs.is_must_link.sum())
-    return EntailedCount(inside - n_must_link, across - (len(pairs) - n_must_link))
+def _grow_clique(differ: Any, sizes: IndexArray, start: int) -> list[int]:
+    others = differ.indices[differ.indptr[start] : differ.indptr[start + 1]]
+    among = differ[others][:, others]
+    is_left, clique = np.ones(len(others), np.int64), [start]
+    while is_left.any():
+        score = (among @ is_left) * (sizes.max() + 1) + sizes[others]
+        place = int(np.where(is_left, score, -1).argmax())
+        clique.append(int(others[place]))
+        nearby = among.indices[among.indptr[place] : among.indptr[place + 1]]
+        stays = np.zeros_like(is_left)
+        stays[nearby] = is_left[nearby]
+        stays[place] = 0  # nothing differs from itself
+        is_left = stays
+    return clique
 
 
-def _check_size(pairs: PairArrays, graph: PairGraph, max_pairs: int) -> None:
-    count = count_entailed(pairs, graph)
-    total = len(pairs) + count.must_link + count.cannot_link
-    if total > max_pairs:
-        raise InvalidConstraintsError(
-            f"constraints: the closure of {len(pairs)} pairs would hold {total} pairs, more than "
-            f"max_pairs={max_pairs}; raise max_pairs, or use the pairs as they are."
-        )
-
-
-def _linked_components(pairs: PairArrays, graph: PairGraph) -> tuple[IndexArray, IndexArray, WeightArray]:
-    """Pairs of components with a cannot-link between them, and the smallest weight of such a link."""
-    unique, inverse = np.unique(_cannot_link_keys(pairs, graph), return_inverse=True)
-    lightest = np.full(len(unique), np.inf, np.float32)
-    np.minimum.at(lightest, inverse, pairs.weight[~pairs.is_must_link])
-    first, second = np.divmod(unique, max(graph.components.n_components, 1))
-    return first, second, lightest
-
-
-def _cannot_link_keys(pairs: PairArrays, graph: PairGraph) -> IndexArray:
-    """One number per cannot-link, equal where they link the same two components."""
-    cannot = ~pairs.is_must_link
+def _differing_components(pairs: PairArrays, graph: PairGraph) -> Any:
+    """Symmetric csr_array of shape (C, C) with a one where a cannot-link runs between two components."""
+    cannot = ~pairs.is_must_link & (graph.left_component != graph.right_component)
     left, right = graph.left_component[cannot], graph.right_component[cannot]
-    return np.minimum(left, right) * graph.components.n_components + np.maximum(left, right)
-
-
-def _inside_components(pairs: Pairs, graph: PairGraph, lightest: WeightArray) -> Pairs:
-    """All pairs inside each component of three rows or more; smaller ones entail nothing."""
-    members, start, sizes = _members(graph)
-    component = graph.components.labels[members]
-    place = np.arange(len(members)) - start[component]
-    n_later = np.where(sizes[component] > 2, sizes[component] - 1 - place, 0)
-    left = np.repeat(np.arange(len(members)), n_later)
-    right = left + 1 + _count_up(n_later)
-    ends, weight = (members[left], members[right]), lightest[component[left]]
-    return _entailed(type(pairs), graph, ends, weight=weight, is_must_link=True)
-
-
-def _across_components(pairs: Pairs, graph: PairGraph, lightest: WeightArray) -> Pairs:
-    """All pairs between components with a cannot-link between them."""
-    members, start, sizes = _members(graph)
-    first, second, weight = _linked_components(pairs, graph)
-    weight = np.minimum(weight, np.minimum(lightest[first], lightest[second]))
-    # One row against one row is the cannot-link that was given.
-    n_cross = np.where(sizes[first] * sizes[second] > 1, sizes[first] * sizes[second], 0)
-    block, within = np.repeat(np.arange(len(first)), n_cross), _count_up(n_cross)
-    left, right = np.divmod(within, sizes[second][block])
-    left += start[first][block]
-    right += start[second][block]
-    ends = members[left], members[right]
-    return _entailed(type(pairs), graph, ends, weight=weight[block], is_must_link=False)
-
-
-def _members(graph: PairGraph) -> tuple[IndexArray, IndexArray, IndexArray]:
-    """Positions of rows component by component, where each component starts, and its size."""
-    sizes = graph.components.sizes
-    members = np.argsort(graph.components.labels, kind="stable")
-    return members, np.cumsum(sizes) - sizes, sizes
-
-
-def _count_up(lengths: IndexArray) -> IndexArray:
-    """0, 1, ..., n - 1 for each n of `lengths`, one run after the other."""
-    ends = np.cumsum(lengths)
-    return np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
-
-
-def _entailed(
-    kind: type[Pairs],
-    graph: PairGraph,
-    ends: tuple[IndexArray, IndexArray],
-    *,
-    weight: WeightArray,
-    is_must_link: bool,
-) -> Pairs:
-    rows, n_pairs = graph.components.rows, len(weight)
-    nowhere = np.full(n_pairs, -1, np.int64)
-    return kind(rows[ends[0]], rows[ends[1]], np.full(n_pairs, is_must_link), weight, nowhere)
+    n_components = graph.components.n_components
+    keys = np.unique(np.concatenate([left, right]) * n_components + np.concatenate([right, left]))
+    first, second = np.divmod(keys, max(n_components, 1))
+    shape = (n_components, n_components)
+    return csr_array((np.ones(len(keys), np.int64), (first, second)), shape=shape)

@@ -102,7 +102,7 @@ class NeighborAttraction(nn.Module):
         self.table[:, 1:] = rows[found.to(rows.device)]
 
     def pairs(self, batch: Batch, z: Tensor) -> PairGroup:
-        """Must-links between rows and their neighbors; ``z`` are the embeddings of all rows of the step."""
+        """Must-links between rows and their neighbors; ``z`` are embeddings of the reconstruction rows."""
         left, right = batch.anchors(z), batch.neighbors(z)
         together = torch.ones(len(left), dtype=torch.bool, device=z.device)
         share = torch.full((len(left),), self.weight / max(1, len(left)), device=z.device)
@@ -214,7 +214,7 @@ class PseudoPairs(nn.Module):
         return are_clustered & (first != second) & self.agrees[first.clamp(min=0), second.clamp(min=0)]
 
     def pairs(self, batch: Batch, z: Tensor) -> PairGroup:
-        """All pairs among the known rows of the step; ``z`` are the embeddings of all its rows."""
+        """All pairs among the known rows of the step; ``z`` are the embeddings of its reconstruction rows."""
         rows = batch.anchors(z)[:MAX_ROWS_OF_STEP]
         labels = self.labels.index_select(0, batch.row_index)[: len(rows)].long()
         n, n_dims = rows.shape

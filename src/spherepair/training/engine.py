@@ -317,8 +317,9 @@ def _full_objective(objective: Objective, batches: Batches, hardware: Hardware) 
 
 
 def _refuse_divergence(state: TrainingState) -> None:
-    if not math.isfinite(state.records[-1]["loss"]):
+    values = [state.records[-1]["loss"], *state.monitored[-1:]]
+    if not all(map(math.isfinite, values)):
         raise TrainingDivergedError(
-            f"training diverged in epoch {state.epoch} of stage {state.stage!r}: the loss is "
-            f"{state.records[-1]['loss']}; lower learning_rate or check the scale of the data."
+            f"training diverged in epoch {state.epoch} of stage {state.stage!r}: the loss is {values[0]}, "
+            f"the full objective {values[-1]}; lower learning_rate or check the scale of the data."
         )

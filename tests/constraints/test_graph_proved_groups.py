@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from spherepair.constraints import Constraints
-from spherepair.constraints.distinct_groups import greedy_clique
+from spherepair.constraints.graph import greedy_clique
 
 
 def test_components_that_all_differ_are_groups():

@@ -1,0 +1,233 @@
+"""The closure: pairs that follow from the given ones; and a summary of a set of pairs.
+
+If a and b must be together and b and c must be together, then so must a and c; if a and b must be
+together and b and c must not, then a and c must not. The closure holds every pair that follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spherepair.constraints.graph import PairGraph, build_graph, is_contradictory
+from spherepair.constraints.pair_arrays import (
+    AnswerDetails,
+    IndexArray,
+    PairArrays,
+    Pairs,
+    ValueArray,
+    WeightArray,
+    concatenate,
+    pair_keys,
+)
+from spherepair.errors import InvalidConstraintsError
+
+
+@dataclass(frozen=True)
+class ConstraintSummary:
+    """Numbers of pairs, of rows in them, of entailed pairs and of conflicts.
+
+    Parameters
+    ----------
+    n_pairs, n_must_link, n_cannot_link : int
+        Pairs, each counted once.
+    n_duplicates : int
+        Repeated pairs that were left out.
+    n_rows_covered : int
+        Rows in some pair.
+    n_components, largest_component : int
+        Must-link components of these rows, and the number of rows of the largest.
+    n_conflicts : int
+        Cannot-links that contradict must-links.
+    n_entailed_must_link, n_entailed_cannot_link : int
+        Pairs that the closure would add, once contradictory cannot-links are dropped.
+
+    Examples
+    --------
+    >>> from spherepair.constraints import Constraints
+    >>> print(Constraints.from_pairs(must_link=[(0, 1), (1, 2)], cannot_link=[(0, 2)]).summary())
+    pairs           3 (2 must-link, 1 cannot-link; 0 repeated, kept once)
+    rows covered    3 in 1 must-link components, the largest of 3
+    entailed        1 must-link, 0 cannot-link
+    contradictions  1
+    """
+
+    n_pairs: int
+    n_must_link: int
+    n_cannot_link: int
+    n_duplicates: int
+    n_rows_covered: int
+    n_components: int
+    largest_component: int
+    n_conflicts: int
+    n_entailed_must_link: int
+    n_entailed_cannot_link: int
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"pairs           {self.n_pairs} ({self.n_must_link} must-link, "
+                f"{self.n_cannot_link} cannot-link; {self.n_duplicates} repeated, kept once)",
+                f"rows covered    {self.n_rows_covered} in {self.n_components} must-link "
+                f"components, the largest of {self.largest_component}",
+                f"entailed        {self.n_entailed_must_link} must-link, "
+                f"{self.n_entailed_cannot_link} cannot-link",
+                f"contradictions  {self.n_conflicts}",
+            ]
+        )
+
+
+def summarize(pairs: PairArrays) -> ConstraintSummary:
+    """Count everything without building the closure."""
+    graph = build_graph(pairs)
+    wrong = is_contradictory(pairs, graph)
+    consistent = pairs[~wrong]
+    # The must-links are all still there, so the components are too.
+    entailed = count_entailed(consistent, build_graph(consistent) if wrong.any() else graph)
+    n_must_link = int(pairs.is_must_link.sum())
+    return ConstraintSummary(
+        n_pairs=len(pairs),
+        n_must_link=n_must_link,
+        n_cannot_link=len(pairs) - n_must_link,
+        n_duplicates=pairs.n_duplicates,
+        n_rows_covered=len(graph.components.rows),
+        n_components=graph.components.n_components,
+        largest_component=int(np.max(graph.components.sizes, initial=0)),
+        n_conflicts=int(wrong.sum()),
+        n_entailed_must_link=entailed.must_link,
+        n_entailed_cannot_link=entailed.cannot_link,
+    )
+
+
+@dataclass(frozen=True)
+class EntailedCount:
+    """Number of pairs that the closure adds."""
+
+    must_link: int
+    cannot_link: int
+
+
+def entailed_pairs(pairs: Pairs, graph: PairGraph, *, max_pairs: int) -> Pairs:
+    """The pairs that follow from `pairs` and are not among them; `pairs` must not conflict.
+
+    Each has the smallest weight of the given pairs that it may follow from, and is as unsure as the least
+    sure of them, so that no entailed pair counts more than its evidence.
+    """
+    _check_size(pairs, graph, max_pairs)
+    lightest = np.full(graph.components.n_components, np.inf, np.float32)
+    must = pairs.is_must_link
+    np.minimum.at(lightest, graph.left_component[must], pairs.weight[must])
+    inside, across = _inside_components(pairs, graph, lightest), _across_components(pairs, graph, lightest)
+    candidates = concatenate(inside, across)
+    given, found = np.split(pair_keys(pairs, candidates), [len(pairs)])
+    entailed = candidates[~np.isin(found, given)]
+    if pairs.details.value is None:
+        return entailed
+    return replace(entailed, details=AnswerDetails(value=_entailed_value(pairs, graph, entailed)))
+
+
+def _entailed_value(pairs: PairArrays, graph: PairGraph, entailed: PairArrays) -> ValueArray:
+    """Value of each entailed pair, from the least sure of the given pairs that it may follow from."""
+    doubt, must = np.abs(pairs.value - pairs.is_must_link), pairs.is_must_link
+    inside = np.zeros(graph.components.n_components)
+    np.maximum.at(inside, graph.left_component[must], doubt[must])
+    keys, inverse = np.unique(_cannot_link_keys(pairs, graph), return_inverse=True)
+    across = np.zeros(len(keys))
+    np.maximum.at(across, inverse, doubt[~must])
+    places = (np.searchsorted(graph.components.rows, rows) for rows in (entailed.left, entailed.right))
+    copy = PairGraph(graph.components, *places)
+    largest = np.maximum(inside[copy.left_component], inside[copy.right_component])
+    cannot = ~entailed.is_must_link
+    between = across[np.searchsorted(keys, _cannot_link_keys(entailed, copy))]
+    largest[cannot] = np.maximum(largest[cannot], between)
+    return np.where(cannot, largest, 1.0 - largest)
+
+
+def count_entailed(pairs: PairArrays, graph: PairGraph) -> EntailedCount:
+    """Count the pairs that follow from `pairs` without building them; `pairs` must not conflict."""
+    sizes = graph.components.sizes
+    inside = int((sizes * (sizes - 1) // 2).sum())
+    first, second, _ = _linked_components(pairs, graph)
+    across = int((sizes[first] * sizes[second]).sum())
+    n_must_link = int(pairs.is_must_link.sum())
+    return EntailedCount(inside - n_must_link, across - (len(pairs) - n_must_link))
+
+
+def _check_size(pairs: PairArrays, graph: PairGraph, max_pairs: int) -> None:
+    count = count_entailed(pairs, graph)
+    total = len(pairs) + count.must_link + count.cannot_link
+    if total > max_pairs:
+        raise InvalidConstraintsError(
+            f"constraints: the closure of {len(pairs)} pairs would hold {total} pairs, more than "
+            f"max_pairs={max_pairs}; raise max_pairs, or use the pairs as they are."
+        )
+
+
+def _linked_components(pairs: PairArrays, graph: PairGraph) -> tuple[IndexArray, IndexArray, WeightArray]:
+    """Pairs of components with a cannot-link between them, and the smallest weight of such a link."""
+    unique, inverse = np.unique(_cannot_link_keys(pairs, graph), return_inverse=True)
+    lightest = np.full(len(unique), np.inf, np.float32)
+    np.minimum.at(lightest, inverse, pairs.weight[~pairs.is_must_link])
+    first, second = np.divmod(unique, max(graph.components.n_components, 1))
+    return first, second, lightest
+
+
+def _cannot_link_keys(pairs: PairArrays, graph: PairGraph) -> IndexArray:
+    """One number per cannot-link, equal where they link the same two components."""
+    cannot = ~pairs.is_must_link
+    left, right = graph.left_component[cannot], graph.right_component[cannot]
+    return np.minimum(left, right) * graph.components.n_components + np.maximum(left, right)
+
+
+def _inside_components(pairs: Pairs, graph: PairGraph, lightest: WeightArray) -> Pairs:
+    """All pairs inside each component of three rows or more; smaller ones entail nothing."""
+    members, start, sizes = _members(graph)
+    component = graph.components.labels[members]
+    place = np.arange(len(members)) - start[component]
+    n_later = np.where(sizes[component] > 2, sizes[component] - 1 - place, 0)
+    left = np.repeat(np.arange(len(members)), n_later)
+    right = left + 1 + _count_up(n_later)
+    ends, weight = (members[left], members[right]), lightest[component[left]]
+    return _entailed(type(pairs), graph, ends, weight=weight, is_must_link=True)
+
+
+def _across_components(pairs: Pairs, graph: PairGraph, lightest: WeightArray) -> Pairs:
+    """All pairs between components with a cannot-link between them."""
+    members, start, sizes = _members(graph)
+    first, second, weight = _linked_components(pairs, graph)
+    weight = np.minimum(weight, np.minimum(lightest[first], lightest[second]))
+    # One row against one row is the cannot-link that was given.
+    n_cross = np.where(sizes[first] * sizes[second] > 1, sizes[first] * sizes[second], 0)
+    block, within = np.repeat(np.arange(len(first)), n_cross), _count_up(n_cross)
+    left, right = np.divmod(within, sizes[second][block])
+    left += start[first][block]
+    right += start[second][block]
+    ends = members[left], members[right]
+    return _entailed(type(pairs), graph, ends, weight=weight[block], is_must_link=False)
+
+
+def _members(graph: PairGraph) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Positions of rows component by component, where each component starts, and its size."""
+    sizes = graph.components.sizes
+    members = np.argsort(graph.components.labels, kind="stable")
+    return members, np.cumsum(sizes) - sizes, sizes
+
+
+def _count_up(lengths: IndexArray) -> IndexArray:
+    """0, 1, ..., n - 1 for each n of `lengths`, one run after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
+
+
+def _entailed(
+    kind: type[Pairs],
+    graph: PairGraph,
+    ends: tuple[IndexArray, IndexArray],
+    *,
+    weight: WeightArray,
+    is_must_link: bool,
+) -> Pairs:
+    rows, n_pairs = graph.components.rows, len(weight)
+    nowhere = np.full(n_pairs, -1, np.int64)
+    return kind(rows[ends[0]], rows[ends[1]], np.full(n_pairs, is_must_link), weight, nowhere)
