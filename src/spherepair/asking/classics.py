@@ -40,7 +40,7 @@ class PairStrategy:
         return []
 
     def choose(self, now: Situation, places: NDArray[np.intp]) -> int:
-        """Which of the open rows, given by their places in the pool, comes next."""
+        """Which of the open rows (places in the pool) comes next; each classic has its own rule."""
         raise NotImplementedError
 
 
