@@ -27,7 +27,7 @@ from simulated_embeddings import EASY, HARD, Scenario, random_scenario, simulate
 
 from spherepair import Constraints, Schedule, SpherePair, Terms
 from spherepair.benchmark.measure import SharedPretraining, data_identity
-from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.clustering import ClusterNumber, infer_n_clusters
 from spherepair.datasets import load_dataset
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.optimization import SettledRule

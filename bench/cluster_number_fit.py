@@ -3,7 +3,7 @@
     python bench/cluster_number_fit.py embeddings --simulated 200 --easy 8
 
 ``embeddings`` are folders of ``bench/cluster_number.py train``, development seeds only. Prints the weights
-of ``clustering/cluster_number.py``, and the errors of the consensus on each dataset when fitted without it.
+of ``clustering/__init__.py``, and the errors of the consensus on each dataset when fitted without it.
 About ten minutes on one core for 216 embeddings and 282 simulated ones.
 """
 
@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 from simulated_embeddings import EASY, Scenario, random_scenario, simulate
 
-from spherepair.clustering.cluster_number import CHOSEN_WEIGHTS, WEIGHTS
+from spherepair.clustering import CHOSEN_WEIGHTS, WEIGHTS
 from spherepair.clustering.number_evidence import (
     Pairs,
     chosen_pair_evidence,

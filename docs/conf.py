@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
-from spherepair.version import __version__
+from spherepair import __version__
 
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import warnings
+from collections.abc import Callable
 
 import pytest
 
@@ -34,3 +37,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in of_gpu:
         item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def fork() -> Callable[..., multiprocessing.process.BaseProcess]:
+    """Start a function in a process of its own, without the seconds that a fresh interpreter takes."""
+
+    def start(function: Callable[..., None], *arguments: object) -> multiprocessing.process.BaseProcess:
+        with warnings.catch_warnings():
+            # Newer Pythons warn of forks beside threads; what is started here uses none.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+            process.start()
+        return process
+
+    return start

@@ -7,11 +7,11 @@ rows. See :class:`SpherePair` and :class:`Constraints`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from spherepair.version import __version__
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from spherepair.asking import Interview
-    from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+    from spherepair.clustering import ClusterNumber, infer_n_clusters
     from spherepair.constraints import Constraints
     from spherepair.estimators import load
     from spherepair.estimators.spherepair import Schedule, SpherePair
@@ -31,13 +31,13 @@ __all__ = [
 
 #: Modules of the public names; imported at first use, since torch takes seconds to load.
 _MODULES = {
-    "ClusterNumber": "clustering.cluster_number",
+    "ClusterNumber": "clustering",
     "Constraints": "constraints",
     "Interview": "asking",
     "Schedule": "estimators.spherepair",
     "SpherePair": "estimators.spherepair",
     "Terms": "terms",
-    "infer_n_clusters": "clustering.cluster_number",
+    "infer_n_clusters": "clustering",
     "load": "estimators",
 }
 _PACKAGES = (

@@ -26,9 +26,9 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from spherepair import __version__
 from spherepair.errors import InvalidParameterError, ModelFileError
 from spherepair.files import atomic_folder, atomic_write
-from spherepair.version import __version__
 
 MODEL_FILE = "model.json"
 WEIGHTS_FILE = "weights.safetensors"

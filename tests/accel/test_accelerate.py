@@ -12,10 +12,9 @@ from torch import nn
 
 from spherepair import accel
 from spherepair.accel import WORTH_COMPILING, accelerate, compiled
-from spherepair.networks import build_autoencoder
-from spherepair.networks.autoencoder import mlp
+from spherepair.networks import build_autoencoder, mlp
+from spherepair.training import Objective, Plan, Recipe, TrainingState, _EagerPart, train
 from spherepair.training.batches import Batches, PairTensors, row_batches
-from spherepair.training.engine import Objective, Plan, Recipe, TrainingState, _EagerPart, train
 from spherepair.training.hardware import Hardware
 from spherepair.training.pretraining import DenoisingObjective
 from spherepair.training.rows import ResidentRows, Scaling

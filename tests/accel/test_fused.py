@@ -8,10 +8,9 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair.accel.layers import Link, autoencoder_links, update_rule
-from spherepair.networks import build_autoencoder
-from spherepair.networks.autoencoder import linear_layers
+from spherepair.networks import build_autoencoder, linear_layers
+from spherepair.training import Recipe, TrainingState
 from spherepair.training.batches import row_batches
-from spherepair.training.engine import Recipe, TrainingState
 from spherepair.training.hardware import Hardware
 from spherepair.training.pretraining import DenoisingObjective
 from spherepair.training.rows import ResidentRows, Scaling

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from spherepair import Constraints, accel
+from spherepair import Constraints, accel, training
 from spherepair.accel import _standing_in
 from spherepair.accel.layers import links_of, update_rule
 from spherepair.baselines import CIDEC, DCGMM
-from spherepair.networks.autoencoder import mlp
-from spherepair.training import engine
-from spherepair.training.engine import Objective, Recipe
+from spherepair.networks import mlp
+from spherepair.training import Objective, Recipe
 from spherepair.training.hardware import Hardware
 
 pytest.importorskip("triton", reason="Triton comes for Linux only")
@@ -196,7 +195,7 @@ def test_a_whole_fit_is_the_same(method, monkeypatch):
 
     monkeypatch.setattr(Recipe, "build", build_with_tensor)
     monkeypatch.setattr(fused_module, "FusedPass", exact)
-    monkeypatch.setattr(engine, "accelerate", as_on_a_gpu)
+    monkeypatch.setattr(training, "accelerate", as_on_a_gpu)
     found = method(3, **settings).fit(X, constraints=pairs)
     assert len(taken) == (2 if method is CIDEC else 4)  # DCGMM's pretraining has them too
     for mine, theirs in zip(found.history_, expected.history_, strict=True):

@@ -14,15 +14,13 @@ import torch
 from sklearn.datasets import make_blobs
 from torch import nn
 
-from spherepair import Constraints, SpherePair, accel
+from spherepair import Constraints, SpherePair, accel, training
 from spherepair.accel.capture import CapturedStep
 from spherepair.baselines import CIDEC, DCGMM, SDEC, AutoEmbedder, VanillaDCC, VolMaxDCC
 from spherepair.metrics import clustering_accuracy
-from spherepair.networks import build_autoencoder
-from spherepair.networks.autoencoder import mlp
-from spherepair.training import engine
+from spherepair.networks import build_autoencoder, mlp
+from spherepair.training import Objective, Plan, Recipe, train
 from spherepair.training.batches import row_batches
-from spherepair.training.engine import Objective, Plan, Recipe, train
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.pretraining import DenoisingObjective, JointPretraining, StackedPretraining
 from spherepair.training.rows import ResidentRows, Scaling
@@ -58,7 +56,7 @@ def eagerly(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def run(function: Any, *args: Any, **options: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "accelerate", lambda *args, **options: None)
+            patch.setattr(training, "accelerate", lambda *args, **options: None)
             return function(*args, **options)
 
     return run

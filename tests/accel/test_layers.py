@@ -13,9 +13,8 @@ from spherepair.accel.layers import (
     single_passes,
     update_rule,
 )
-from spherepair.networks import Autoencoder, build_autoencoder
-from spherepair.networks.autoencoder import MLP, mlp
-from spherepair.training.engine import Objective, Recipe
+from spherepair.networks import MLP, Autoencoder, build_autoencoder, mlp
+from spherepair.training import Objective, Recipe
 from spherepair.training.hardware import Hardware
 
 CPU = Hardware(torch.device("cpu"), "float32")

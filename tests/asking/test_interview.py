@@ -152,6 +152,7 @@ def test_answers_are_on_disk_before_the_next_question(tmp_path: Path, blobs: Any
     ("question", "reply"),
     [
         (PairQuestion(0, 10_000), "same"),
+        (PairQuestion(0, 1), "same"),  # never asked
         (PairQuestion(3, 3), "same"),
         (PairQuestion(0, 1), "perhaps"),
         (GroupQuestion((0, 1, 2)), (7,)),
@@ -175,7 +176,7 @@ def test_an_impossible_answer_is_refused_and_nothing_is_written(
 def test_a_contradiction_is_taken_and_shown_with_its_chain(blobs: Any) -> None:
     talk = Interview(blobs[0])
     for left, right, reply in [(0, 1, "same"), (1, 2, "same"), (0, 2, "different")]:
-        talk.answer(PairQuestion(left, right), reply)
+        talk.answer(talk.ask(PairQuestion(left, right)), reply)
     assert talk.state.contradictions == 1
     (conflict,) = talk.contradictions()
     assert {0, 1, 2} <= set(map(int, conflict.chain))
@@ -254,7 +255,7 @@ def test_a_project_is_saved_and_opened_without_the_rows(tmp_path: Path, blobs: A
         assert question is not None
         talk.answer(question, answer(question))
     talk.save(tmp_path / "project")
-    talk.answer(PairQuestion(0, 1), "unsure")  # goes to the project from now on
+    talk.answer(talk.ask(PairQuestion(0, 1)), "unsure")  # goes to the project from now on
     talk.close()
     again = Interview.open(tmp_path / "project")
     assert len(again.answers) == 6
@@ -282,10 +283,10 @@ def test_answers_do_not_wait_for_training(blobs: Any, monkeypatch: pytest.Monkey
     X, y = blobs
     started, may_end = threading.Event(), threading.Event()
 
-    def slow(self: Any, pairs: Any, groups: Any) -> Any:
+    def slow(self: Any, task: Any) -> Any:
         started.set()
         assert may_end.wait(30)
-        return SpherePair(2, hidden_dims=(8,), max_epochs=1, progress=False).fit(X, constraints=pairs)
+        return SpherePair(6, hidden_dims=(8,), max_epochs=1, progress=False).fit(X, constraints=task.pairs)
 
     monkeypatch.setattr("spherepair.asking.training.Training.fit", slow)
     talk, answer = Interview(X, background=True), right_answers(y)
@@ -309,7 +310,7 @@ def test_answers_do_not_wait_for_training(blobs: Any, monkeypatch: pytest.Monkey
 
 
 def test_what_went_wrong_in_the_background_is_raised(blobs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Any, pairs: Any, groups: Any) -> Any:
+    def broken(self: Any, task: Any) -> Any:
         raise RuntimeError("no luck")
 
     monkeypatch.setattr("spherepair.asking.training.Training.fit", broken)

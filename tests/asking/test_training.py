@@ -11,7 +11,7 @@ from spherepair.asking import Interview, PairQuestion
 def test_closing_without_waiting_ends_a_refit_under_way(blobs):
     X, _ = blobs
     talk = Interview(X, model=SpherePair(hidden_dims=(64,), max_epochs=10_000, progress=False))
-    talk.answer(PairQuestion(0, 1), "same")
+    talk.answer(talk.ask(PairQuestion(0, 1)), "same")
     talk.start_refit()
     started = time.monotonic()
     talk.close(wait=False)

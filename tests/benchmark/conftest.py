@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,21 +69,6 @@ def run_slow_grid(file: Path, out: Path, log: Path) -> None:
 
     runner.measure_run = slow_run
     run_grid(read_experiment(file), out, progress=note)
-
-
-@pytest.fixture
-def fork() -> Callable[..., multiprocessing.process.BaseProcess]:
-    """Start a function in a process of its own, without the seconds that a fresh interpreter takes."""
-
-    def start(function: Callable[..., None], *arguments: object) -> multiprocessing.process.BaseProcess:
-        with warnings.catch_warnings():
-            # Newer Pythons warn of forks beside threads; what is started here uses none.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
-            process.start()
-        return process
-
-    return start
 
 
 MADE = {"versions": {"spherepair": "1", "torch": "2", "python": "3"}, "device": "GPU", "commit": "abc"}

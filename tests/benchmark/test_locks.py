@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from spherepair.benchmark.locks import file_lock
 
 

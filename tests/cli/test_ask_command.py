@@ -396,10 +396,10 @@ def interview():
 def resolve(interview, typed, monkeypatch, capsys, tmp_path):
     """Answer that 0 and 2 differ, though 0, 1 and 2 belong together, and type something."""
     items = Items(interview.X, texts=[f"text {row}" for row in range(30)])
-    interview.answer(PairQuestion(0, 1), "same", by="ann")
-    interview.answer(PairQuestion(1, 2), "same", by="bob")
+    interview.answer(interview.ask(PairQuestion(0, 1)), "same", by="ann")
+    interview.answer(interview.ask(PairQuestion(1, 2)), "same", by="bob")
     talk = Person(interview, items, tmp_path / "a.jsonl", by="ann", quiet=False)
-    interview.answer(PairQuestion(0, 2), "different", by="ann")
+    interview.answer(interview.ask(PairQuestion(0, 2)), "different", by="ann")
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
     again = talk.resolve_contradictions()
     return again, capsys.readouterr().err, talk
@@ -431,14 +431,14 @@ def test_contradiction_that_is_left_is_not_shown_again(interview, monkeypatch, c
     again, _, talk = resolve(interview, "\n", monkeypatch, capsys, tmp_path)
     assert again is None
     assert len(interview.answers) == 3
-    interview.answer(PairQuestion(5, 6), "same")
+    interview.answer(interview.ask(PairQuestion(5, 6)), "same")
     assert talk.resolve_contradictions() is None
     assert "contradicts" not in capsys.readouterr().err
     assert interview.state.contradictions == 1
 
 
 def test_limits_stop_for_the_first_reason(interview):
-    interview.answer(PairQuestion(0, 1), "same", seconds=90)
+    interview.answer(interview.ask(PairQuestion(0, 1)), "same", seconds=90)
     assert Limits(None, None, True).reached(interview.state) is None
     assert Limits(1, None, False).reached(interview.state) == "1 answers"
     assert Limits(5, 1.5, False).reached(interview.state) == "2 minutes"

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from spherepair.clustering import CHOSEN_WEIGHTS, ClusterNumber, infer_n_clusters
 from spherepair.clustering.chosen_pairs import (
     LARGEST_REPEAT_EXCESS,
     chosen_features,
     repeat_excess,
     scan_all_rows,
 )
-from spherepair.clustering.cluster_number import CHOSEN_WEIGHTS, ClusterNumber, infer_n_clusters
 from spherepair.clustering.confidence_checks import CEILING_CHOSEN_PAIRS
 from spherepair.clustering.number_evidence import consensus_evidence, prepare_problem
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spherepair.clustering.cluster_number import (
+from spherepair.clustering import (
     WEIGHTS,
     Candidate,
     ClusterNumber,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spherepair.clustering.cluster_number import infer_n_clusters
+from spherepair.clustering import infer_n_clusters
 from spherepair.clustering.number_evidence import prepare_problem
 from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
 

@@ -16,7 +16,8 @@ import pytest
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from spherepair.datasets import load_dataset, loader
+from spherepair import datasets
+from spherepair.datasets import load_dataset
 from spherepair.datasets.dataset_files import IDX_FILES
 from spherepair.errors import DatasetNotFoundError, InvalidDataError, InvalidParameterError
 
@@ -178,14 +179,14 @@ def openml(monkeypatch):
         digest.update(bunch.data[part].astype(np.uint8).tobytes())
         digest.update(bunch.target[part].astype(int).astype(np.uint8).tobytes())
     for name in ("mnist", "fashion_mnist"):
-        monkeypatch.setitem(loader.OFFICIAL_SHA256, name, digest.hexdigest())
+        monkeypatch.setitem(datasets.OFFICIAL_SHA256, name, digest.hexdigest())
     return bunch, calls
 
 
 @pytest.mark.parametrize(("name", "data_id"), [("mnist", 554), ("fashion_mnist", 40996)])
 def test_openml_images_are_bytes_with_the_last_ten_thousand_for_testing(openml, name, data_id):
     bunch, calls = openml
-    raw = loader.FETCHERS[name]()
+    raw = datasets.FETCHERS[name]()
     assert calls[0]["data_id"] == data_id
     assert raw.X.dtype == np.uint8
     assert np.array_equal(raw.X, bunch.data)
@@ -227,7 +228,7 @@ def test_download_that_is_not_the_official_data_is_refused(openml, empty_machine
 def test_liac_parser_is_used_without_pandas(openml, monkeypatch):
     _, calls = openml
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    loader.fetch_mnist()
+    datasets.fetch_mnist()
     assert calls[0]["parser"] == "liac-arff"
 
 
@@ -251,7 +252,7 @@ def test_failed_download_says_which_file_to_put_where(monkeypatch, empty_machine
 @pytest.fixture
 def rcv1(monkeypatch):
     """Sixty documents over 2,003 stems; topics of the ten and one other."""
-    names = np.array(["C11", *loader.find_spec("rcv1_10").target_names], dtype=object)
+    names = np.array(["C11", *datasets.find_spec("rcv1_10").target_names], dtype=object)
     target = np.zeros((60, 11), dtype=np.uint8)
     target[np.arange(60), 1 + np.arange(60) % 10] = 1
     target[0, 2] = 1  # two of the ten: left out
@@ -265,14 +266,14 @@ def rcv1(monkeypatch):
 
 
 def test_rcv1_keeps_documents_with_exactly_one_of_the_ten_topics(rcv1):
-    raw = loader.fetch_rcv1_10()
+    raw = datasets.fetch_rcv1_10()
     expected = [i % 10 for i in range(60) if i not in (0, 11)]
     assert raw.y.tolist() == expected
     assert raw.target_names[raw.y[0]] == "C18"
 
 
 def test_rcv1_keeps_the_stems_in_most_documents(rcv1):
-    raw = loader.fetch_rcv1_10()
+    raw = datasets.fetch_rcv1_10()
     assert raw.X.shape == (58, 2000)
     assert raw.X.nnz == 58 * 2000
     assert raw.X.dtype == np.float32

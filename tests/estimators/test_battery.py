@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.estimators.battery_settings import EXPECTED_FAILURES, LEARNING, TINY, accuracy_on_digits, build
 from tests.estimators.never_waits import NeverWaits
 
-from spherepair import Constraints, baselines, load
+from spherepair import Constraints, baselines, load, training
 from spherepair.clustering.assigners import kmeans
 from spherepair.errors import (
     ConflictError,
@@ -26,11 +26,9 @@ from spherepair.errors import (
     InvalidParameterError,
 )
 from spherepair.estimators import ESTIMATORS
-from spherepair.estimators.embed_then_cluster import EmbeddingClusterer
-from spherepair.estimators.end_to_end import AssigningClusterer
+from spherepair.estimators.method_families import AssigningClusterer, EmbeddingClusterer
 from spherepair.terms import row_terms
 from spherepair.terms.row_terms import nearest_neighbors
-from spherepair.training import engine
 from spherepair.training.batches import Batches
 from spherepair.training.optimization import PaperRule, StableLabels
 
@@ -67,7 +65,7 @@ def test_nothing_in_an_epoch_waits_for_the_device(
 ) -> None:
     n_steps, n_starts, n_looks = Counter(), Counter(), Counter()
 
-    class Watched(engine._EagerPart):
+    class Watched(training._EagerPart):
         def step(self) -> None:
             n_steps.update([self.batches.part])
             with NeverWaits():
@@ -90,7 +88,7 @@ def test_nothing_in_an_epoch_waits_for_the_device(
         objective.on_epoch_start = watched
         return found
 
-    monkeypatch.setattr(engine, "_EagerPart", Watched)
+    monkeypatch.setattr(training, "_EagerPart", Watched)
     monkeypatch.setattr(Batches, "plan", plan)
     monkeypatch.setattr(ESTIMATORS[name], "_plan", watch)
     for function in (kmeans, nearest_neighbors):

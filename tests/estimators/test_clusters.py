@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 
 from spherepair import Constraints, SpherePair
 from spherepair.errors import ConstraintWarning, InvalidParameterError
-from spherepair.estimators import embed_then_cluster
+from spherepair.estimators import method_families
 
 
 def test_kmeans_predicts_the_labels_of_training_rows(fitted: SpherePair, X: Any) -> None:
@@ -36,7 +36,7 @@ def test_probabilities_do_not_depend_on_blocks_of_rows(
     offsets = fitted.embedding_ - fitted.cluster_centers_[fitted.labels_]
     assert fitted._cloud_variance() == pytest.approx(np.square(offsets).mean(), rel=1e-5)
     expected = fitted.predict_proba(X)
-    monkeypatch.setattr(embed_then_cluster, "VARIANCE_ROWS", 7)
+    monkeypatch.setattr(method_families, "VARIANCE_ROWS", 7)
     np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-5, atol=1e-12)
 
 

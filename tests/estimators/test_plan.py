@@ -13,7 +13,7 @@ from tests.estimators.battery_settings import build
 from spherepair import SpherePair
 from spherepair.estimators import ESTIMATORS
 from spherepair.estimators.job import FIT, Job, Refinement, Stage
-from spherepair.terms.objective import NEIGHBORS, PSEUDO_PAIRS
+from spherepair.terms import NEIGHBORS, PSEUDO_PAIRS
 from spherepair.terms.row_terms import FIRST_EPOCH
 from spherepair.training.rows import open_rows
 from spherepair.training.session import Session

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spherepair import Constraints, Schedule, SpherePair, load
+from spherepair import Constraints, Schedule, SpherePair, load, training
 from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
 from spherepair.estimators.job import FIT, Job, Refinement, Stage
 from spherepair.metrics import clustering_accuracy
-from spherepair.terms.objective import SemiSupervisedObjective
-from spherepair.training import engine
+from spherepair.terms import SemiSupervisedObjective
 from spherepair.training.rows import open_rows
 from spherepair.training.session import Session
 
@@ -62,7 +61,7 @@ def test_refine_shows_the_network_a_tenth_of_what_fit_shows(monkeypatch: pytest.
         shown[stage[-1]] += batches.n_steps * (2 * batches.pairs_per_step + batches.rows_per_step)
 
     stage = ["fit"]
-    monkeypatch.setattr(engine._EagerPart, "run", count)
+    monkeypatch.setattr(training._EagerPart, "run", count)
     monkeypatch.setattr(SemiSupervisedObjective, "on_epoch_start", lambda *args: None)
     monkeypatch.setattr(SpherePair, "score_pairs", lambda *args: 0.95)
     model = SpherePair(10, hidden_dims=(8,), random_state=0, progress=False, device="cpu")

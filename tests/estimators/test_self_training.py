@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from spherepair import Constraints
-from spherepair.estimators.cidec import CIDEC, CIDECObjective
+from spherepair.estimators.dec import CIDEC, LARGEST_STEP, SDEC, CIDECObjective, SDECObjective
 from spherepair.estimators.job import Job
-from spherepair.estimators.sdec import LARGEST_STEP, SDEC, SDECObjective
 from spherepair.losses.soft_assignments import target_distribution
 from spherepair.networks import build_autoencoder
 from spherepair.networks.baseline_networks import ClusteredAutoencoder

@@ -10,9 +10,9 @@ import pytest
 
 from spherepair.baselines import VolMaxDCC
 from spherepair.errors import TrainingDivergedError
-from spherepair.estimators import setting_search, volmax_dcc
+from spherepair.estimators import dcc, setting_search
+from spherepair.estimators.dcc import VOLUME_WEIGHTS
 from spherepair.estimators.job import Stage
-from spherepair.estimators.volmax_dcc import VOLUME_WEIGHTS
 
 QUICK = {"hidden_dims": (8,), "max_epochs": 2, "volume_rows": 60, "random_state": 0, "progress": False}
 
@@ -26,7 +26,7 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         seen.extend(setting_search.search_settings(*arguments))
         return seen
 
-    monkeypatch.setattr(volmax_dcc, "search_settings", search)
+    monkeypatch.setattr(dcc, "search_settings", search)
     return seen
 
 

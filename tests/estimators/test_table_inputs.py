@@ -16,7 +16,7 @@ import torch
 from scipy import sparse
 
 from spherepair import Constraints, SpherePair, validation
-from spherepair.estimators import embed_then_cluster
+from spherepair.estimators import method_families
 from spherepair.training.rows import learn_scaling
 
 NAMES = [f"c{i}" for i in range(5)]
@@ -218,7 +218,7 @@ def test_of_many_rows_some_tell_how_wide_clusters_are(
 ) -> None:
     exact = np.square(fitted.embedding_ - fitted.cluster_centers_[fitted.labels_]).mean()
     assert fitted._cloud_variance() == pytest.approx(exact, rel=1e-5)
-    monkeypatch.setattr(embed_then_cluster, "VARIANCE_ROWS", 40)
+    monkeypatch.setattr(method_families, "VARIANCE_ROWS", 40)
     rough = fitted._cloud_variance()
     assert rough != pytest.approx(exact, rel=1e-5)
     assert rough == pytest.approx(exact, rel=0.7)

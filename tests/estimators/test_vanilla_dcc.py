@@ -10,7 +10,7 @@ import torch
 
 from spherepair import Constraints
 from spherepair.baselines import VanillaDCC
-from spherepair.estimators.vanilla_dcc import VanillaDCCObjective
+from spherepair.estimators.dcc import VanillaDCCObjective
 from spherepair.networks.baseline_networks import Classifier, classifier_body
 from spherepair.training.batches import Batch
 from spherepair.training.hardware import choose_hardware

@@ -13,12 +13,12 @@ import torch
 from spherepair import Constraints, load
 from spherepair.baselines import VolMaxDCC
 from spherepair.errors import InvalidParameterError
+from spherepair.estimators.dcc import VOLUME_WEIGHTS, VolMaxDCCObjective
 from spherepair.estimators.job import FIT, Job
 from spherepair.estimators.setting_search import split_pairs
-from spherepair.estimators.volmax_dcc import VOLUME_WEIGHTS, VolMaxDCCObjective
 from spherepair.networks.baseline_networks import NoisyLinkClassifier, classifier_body
+from spherepair.training import Recipe
 from spherepair.training.batches import Batch
-from spherepair.training.engine import Recipe
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.rows import ResidentRows, Scaling
 

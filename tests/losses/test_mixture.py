@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
-from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
 from spherepair.losses.pair_losses import weighted_mean
+from spherepair.losses.soft_assignments import mixture_divergence, mixture_pair_loss, row_error
 
 N, K, D = 5, 3, 2
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spherepair.networks.autoencoder import ALIGNED, ARCHITECTURES, MLP, build_autoencoder, mlp
+from spherepair.networks import ALIGNED, ARCHITECTURES, MLP, build_autoencoder, mlp
 from spherepair.training.hardware import Hardware
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spherepair import SpherePair
-from spherepair.clustering.cluster_number import Candidate, ClusterNumber
+from spherepair.clustering import Candidate, ClusterNumber
 from spherepair.errors import InvalidDataError
 from spherepair.plots import plot_cluster_number, plot_history, plot_tail_angles
 from spherepair.plots.model_curves import levels_off

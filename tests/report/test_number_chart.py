@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from spherepair.clustering.cluster_number import Candidate, ClusterNumber
+from spherepair.clustering import Candidate, ClusterNumber
 from spherepair.report import build_report, render_report
 from spherepair.report.number_chart import LEFT, RIGHT, WIDTH, draw_curve
 

@@ -13,8 +13,7 @@ import pytest
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
-from spherepair.report import ReportOptions, build_report, render_report, write_report
-from spherepair.report.rendering import _DARK_COLORS
+from spherepair.report import _DARK_COLORS, ReportOptions, build_report, render_report, write_report
 
 ALL = ReportOptions(n_violated=10_000)
 #: What the clusters contain comes before how many there are.

@@ -20,7 +20,7 @@ from spherepair.errors import ConstraintWarning
 from spherepair.losses import PairGroup
 from spherepair.metrics import clustering_accuracy
 from spherepair.networks import build_autoencoder
-from spherepair.terms.objective import SemiSupervisedObjective, SpherePairObjective
+from spherepair.terms import SemiSupervisedObjective, SpherePairObjective
 from spherepair.training.batches import Batches, PairTensors
 from spherepair.training.hardware import Hardware
 from spherepair.training.pretraining import StackedPretraining

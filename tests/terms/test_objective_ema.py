@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from spherepair.terms.objective import DECAY, WeightEMA
+from spherepair.terms import DECAY, WeightEMA
 
 
 def make_network() -> nn.Module:

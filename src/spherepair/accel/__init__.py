@@ -37,7 +37,7 @@ from spherepair.accel.layers import (
     single_passes,
     update_rule,
 )
-from spherepair.networks.autoencoder import MLP
+from spherepair.networks import MLP
 
 __all__ = ["accelerate"]
 

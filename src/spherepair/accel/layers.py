@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeGuard, cast
 import torch
 from torch import Tensor, nn
 
-from spherepair.networks.autoencoder import MLP, Autoencoder
+from spherepair.networks import MLP, Autoencoder
 
 Activation = Literal["linear", "relu", "dropped relu", "sphere"]
 

@@ -161,6 +161,11 @@ def resolve_strategy(strategy: str | Strategy) -> Strategy:
     return STRATEGIES[strategy]()
 
 
+def strategy_name(strategy: Strategy) -> str | None:
+    """The name of one of the strategies above; ``None`` for others."""
+    return next((name for name, kind in STRATEGIES.items() if type(strategy) is kind), None)
+
+
 def _similarity_to_seen(now: Situation, places: NDArray[np.intp]) -> Floats:
     """Greatest similarity of open rows to the rows that are in some link."""
     snapshot, seen = now.snapshot, now.groups.rows

@@ -74,6 +74,25 @@ class Groups:
                 self._separate(left, right)
         self._clique = None
 
+    def add_in_order(self, links: Iterable[Link]) -> None:
+        """Take links in one after the other, as they were said."""
+        for link in links:
+            self.add([link])
+
+    def without_single_rows(self) -> Groups:
+        """The same without the groups that consist of one row."""
+        single = {root for root in self.roots if len(self._members[root]) == 1}
+        kept = Groups(
+            (root, row, True) for root, rows in self._members.items() for row in rows if row != root
+        )
+        kept.add(
+            (root, other, False)
+            for root, others in self._different.items()
+            for other in others
+            if not single.intersection((root, other))
+        )
+        return kept
+
     def root(self, row: int) -> int:
         """The row that stands for the component of ``row``; the row itself where no link names it."""
         parent = self._parent.get(row, row)
@@ -156,6 +175,56 @@ class Groups:
         differ = csr_array((np.ones(ends.shape[1], np.int64), ends), shape=(len(roots), len(roots)))
         sizes = np.array([len(self._members[root]) for root in roots], dtype=np.int64)
         return [roots[position] for position in greedy_clique(differ, sizes).tolist()]
+
+
+class Settled:
+    """What stands of all that was said, and the groups that follow.
+
+    The first statement holds until it is taken back, with one exception: a check is an item asked about a
+    second time, and where it contradicts what was said of the item before, the check holds.
+
+    Parameters
+    ----------
+    known : iterable of (left, right, is_same)
+        What was known before the first answer.
+    answers : iterable of Answer
+    """
+
+    def __init__(self, known: Iterable[Link], answers: Iterable[Answer] = ()) -> None:
+        self._known = tuple(known)
+        self.groups = Groups(self._known)
+        self.stated: list[tuple[Link, Answer]] = []
+        #: Person of each check, and whether it agreed with what was said before.
+        self.checks: list[tuple[str, bool]] = []
+        for answer in answers:
+            self.add(answer)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether some answer is known to be wrong."""
+        return bool(self.groups.contradictions) or not all(agreed for _, agreed in self.checks)
+
+    def add(self, answer: Answer) -> None:
+        """Take an answer in."""
+        links = answer.links
+        is_check = answer.question.is_check and len(links) > 0
+        is_overruled = is_check and any(self._contradicts(link) for link in links)
+        if is_check:
+            self.checks.append((answer.by, not is_overruled))
+        if is_overruled:
+            asked = set(answer.question.subjects)
+            self.stated = [
+                (link, earlier)
+                for link, earlier in self.stated
+                if not asked.intersection(link[:2], earlier.question.subjects)
+            ]
+            self.groups = Groups(self._known)
+            self.groups.add_in_order(link for link, _ in self.stated)
+        self.stated += [(link, answer) for link in links]
+        self.groups.add(links)
+
+    def _contradicts(self, link: Link) -> bool:
+        return self.groups.relation(link[0], link[1]) is (not link[2])
 
 
 def shortest_proof(links: Iterable[Link], left: int, right: int, *, is_same: bool) -> list[Link]:

@@ -3,21 +3,24 @@
     choice   one item beside up to five exemplars: which of these does it belong with, or none?
     pair     two items: the same or different?
     group    up to nine items, the first a known member: which of them do not belong?
+    gesture  no question: what somebody did on their own account, such as merging two groups
 
-``"unsure"`` and ``"skip"`` answer any of them and link nothing.
+``"unsure"`` and ``"skip"`` answer any of the first three and link nothing.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from numbers import Real
 from typing import Any, ClassVar
 
 from spherepair.errors import InvalidAnswerError
 
-SAME, DIFFERENT, NONE, UNSURE, SKIP = "same", "different", "none", "unsure", "skip"
+SAME, DIFFERENT, NONE, UNSURE, SKIP, DONE = "same", "different", "none", "unsure", "skip", "done"
 #: Exemplars on one choice card, and items on one group card, at most.
 MOST_EXEMPLARS, MOST_ITEMS = 5, 9
 
@@ -111,6 +114,15 @@ class PairQuestion:
 class GroupQuestion:
     """Which of the items do not belong with the first.
 
+    Parameters
+    ----------
+    items : tuple of int
+        The known member first.
+    is_check : bool
+    n_random : int
+        So many of the last items were drawn at random from all that the model puts into the group: how often
+        they belong tells how often the model is right.
+
     Examples
     --------
     >>> GroupQuestion(items=(3, 8, 5)).links((5,))
@@ -119,6 +131,7 @@ class GroupQuestion:
 
     items: tuple[int, ...]
     is_check: bool = False
+    n_random: int = 0
 
     kind: ClassVar[str] = "group"
     seconds: ClassVar[float] = 20.0
@@ -146,6 +159,46 @@ class GroupQuestion:
         return tuple((self.items[0], item, item not in odd) for item in self.items[1:])
 
 
+@dataclass(frozen=True)
+class Gesture:
+    """Pairs that somebody states without having been asked; the reply is ``"done"``.
+
+    Parameters
+    ----------
+    action : str
+        What was done, in one word.
+    pairs : tuple of (left, right, is_same)
+
+    Examples
+    --------
+    >>> Gesture("merge", ((3, 8, True),)).links("done")
+    ((3, 8, True),)
+    """
+
+    action: str
+    pairs: tuple[Link, ...]
+    is_check: bool = False
+
+    kind: ClassVar[str] = "gesture"
+    seconds: ClassVar[float] = 5.0
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """All rows that it names, once each."""
+        return tuple(dict.fromkeys(row for left, right, _ in self.pairs for row in (left, right)))
+
+    @property
+    def subjects(self) -> tuple[int, ...]:
+        """None: nobody was asked about a row."""
+        return ()
+
+    def links(self, reply: Reply) -> tuple[Link, ...]:
+        """Its pairs."""
+        if reply != DONE:
+            raise InvalidAnswerError(f"the answer to a gesture must be 'done', got {reply!r} instead.")
+        return self.pairs
+
+
 Question = ChoiceQuestion | PairQuestion | GroupQuestion
 #: Anything that answers: a person's prompt, a rule, a program.
 Answerer = Callable[[Question], Reply]
@@ -159,7 +212,7 @@ class Answer:
     ----------
     number : int
         Its place in the record, from 0.
-    question : ChoiceQuestion, PairQuestion or GroupQuestion
+    question : ChoiceQuestion, PairQuestion, GroupQuestion or Gesture
     reply : int, str or tuple of int
     by : str
         Who answered; empty where nobody was named.
@@ -169,18 +222,15 @@ class Answer:
         How long it took.
     predicted : int, str or None
         What the model of that moment would have answered to a choice or a pair.
-    margins : tuple of float
-        How far its first choice led the second: of the item, or of each item of a group card but the first.
     """
 
     number: int
-    question: Question
+    question: Question | Gesture
     reply: Reply
     by: str = ""
     time: str = ""
     seconds: float = 0.0
     predicted: Reply | None = None
-    margins: tuple[float, ...] = ()
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -195,8 +245,10 @@ class Answer:
             shown = {"item": question.item, "exemplars": list(question.exemplars)}
         elif isinstance(question, PairQuestion):
             shown = {"left": question.left, "right": question.right}
+        elif isinstance(question, GroupQuestion):
+            shown = {"items": list(question.items), "random": question.n_random}
         else:
-            shown = {"items": list(question.items)}
+            shown = {"action": question.action}
         return {
             "number": self.number,
             "kind": question.kind,
@@ -208,24 +260,7 @@ class Answer:
             "seconds": round(self.seconds, 3),
             "check": question.is_check,
             "predicted": self.predicted,
-            "margins": [round(margin, 4) for margin in self.margins],
         }
-
-    @classmethod
-    def from_dict(cls, line: Mapping[str, Any]) -> Answer:
-        """From a line of the record; anything unexpected is an ``InvalidAnswerError``."""
-        question = question_from_dict(line)
-        reply = line.get("answer")
-        return cls(
-            number=_whole(line.get("number"), "number"),
-            question=question,
-            reply=tuple(_wholes(reply, "answer")) if isinstance(reply, list) else _reply(reply),
-            by=_text(line.get("by", ""), "by"),
-            time=_text(line.get("time", ""), "time"),
-            seconds=_number(line.get("seconds", 0.0), "seconds"),
-            predicted=None if line.get("predicted") is None else _reply(line["predicted"]),
-            margins=tuple(_number(margin, "margins") for margin in _list(line.get("margins", []), "margins")),
-        )
 
 
 def question_to_dict(question: Question) -> dict[str, Any]:
@@ -237,32 +272,13 @@ def question_to_dict(question: Question) -> dict[str, Any]:
     {'kind': 'pair', 'left': 4, 'right': 9, 'check': False}
     """
     line = Answer(0, question, SKIP).to_dict()
-    wanted = ("kind", "item", "exemplars", "left", "right", "items", "check")
+    wanted = ("kind", "item", "exemplars", "left", "right", "items", "random", "check")
     return {name: line[name] for name in wanted if name in line}
-
-
-def question_from_dict(line: Mapping[str, Any]) -> Question:
-    """A question from plain data.
-
-    Examples
-    --------
-    >>> question_from_dict({"kind": "pair", "left": 4, "right": 9})
-    PairQuestion(left=4, right=9, is_check=False)
-    """
-    kind, is_check = line.get("kind"), bool(line.get("check", False))
-    if kind == ChoiceQuestion.kind:
-        exemplars = tuple(_wholes(line.get("exemplars"), "exemplars"))
-        return ChoiceQuestion(_whole(line.get("item"), "item"), exemplars, is_check)
-    if kind == PairQuestion.kind:
-        return PairQuestion(_whole(line.get("left"), "left"), _whole(line.get("right"), "right"), is_check)
-    if kind == GroupQuestion.kind:
-        return GroupQuestion(tuple(_wholes(line.get("items"), "items")), is_check)
-    raise InvalidAnswerError(f"kind must be 'choice', 'pair' or 'group', got {str(kind)[:40]!r} instead.")
 
 
 def require_rows(question: Any, n_rows: int) -> None:
     """Refuse what is no question about rows 0 to ``n_rows - 1``, each of which may stand on a card once."""
-    if not isinstance(question, ChoiceQuestion | PairQuestion | GroupQuestion):
+    if not isinstance(question, Question | Gesture):
         raise InvalidAnswerError(
             f"the question must be one that next() gave, got {str(question)[:40]!r} instead; "
             "nothing was written."
@@ -273,6 +289,29 @@ def require_rows(question: Any, n_rows: int) -> None:
             f"the question names rows {list(rows)[:10]}, but there are rows 0 to {n_rows - 1}, each of which "
             "may stand on a card once; nothing was written."
         )
+
+
+def plain_question(question: Any, n_rows: int) -> Question | Gesture:
+    """The question with rows as plain integers, all of which there are."""
+    require_rows(question, n_rows)
+    if isinstance(question, ChoiceQuestion):
+        return replace(question, item=int(question.item), exemplars=tuple(map(int, question.exemplars)))
+    if isinstance(question, PairQuestion):
+        return replace(question, left=int(question.left), right=int(question.right))
+    if isinstance(question, GroupQuestion):
+        return replace(question, items=tuple(map(int, question.items)))
+    pairs = tuple((int(left), int(right), bool(is_same)) for left, right, is_same in question.pairs)
+    return Gesture(str(question.action), pairs)
+
+
+def check_effort(by: Any, seconds: Any) -> tuple[str, float]:
+    """Who answered and how long it took; ``None`` is nobody in particular."""
+    if by is not None and not isinstance(by, str):
+        raise InvalidAnswerError(f"by must be a name, got {type(by).__name__} instead; nothing was written.")
+    is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= float(seconds) < math.inf:
+        raise InvalidAnswerError(f"seconds must be a number from 0 up, got {seconds!r}; nothing was written.")
+    return by or "", float(seconds)
 
 
 def plain_reply(reply: Any) -> Reply:
@@ -304,33 +343,37 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _whole(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InvalidAnswerError(f"{name} must be a row number, got {str(value)[:40]!r} instead.")
-    return value
+class OpenCards:
+    """Which card lies before whom: given by :meth:`Interview.next`, not answered yet.
 
+    Examples
+    --------
+    >>> cards = OpenCards()
+    >>> card = cards.give(PairQuestion(4, 9), by="ann")
+    >>> cards.rows_of_others("bob"), cards.of("ann") is card, card in cards
+    ({4}, True, True)
+    """
 
-def _wholes(values: Any, name: str) -> Iterable[int]:
-    return [_whole(value, name) for value in _list(values, name)]
+    def __init__(self) -> None:
+        self._cards: dict[str, Question] = {}
 
+    def __contains__(self, question: object) -> bool:
+        return question in self._cards.values()
 
-def _list(values: Any, name: str) -> list[Any]:
-    if not isinstance(values, list):
-        raise InvalidAnswerError(f"{name} must be a list, got {str(values)[:40]!r} instead.")
-    return values
+    def give(self, question: Question, *, by: str) -> Question:
+        """Lay a card before somebody, in place of the one that lay there."""
+        self._cards[by] = question
+        return question
 
+    def of(self, by: str) -> Question | None:
+        """The card before a person."""
+        return self._cards.get(by)
 
-def _reply(value: Any) -> int | str:
-    return _text(value, "answer") if isinstance(value, str) else _whole(value, "answer")
+    def rows_of_others(self, by: str) -> set[int]:
+        """Rows that others are being asked about."""
+        others = (card for person, card in self._cards.items() if person != by)
+        return {row for card in others for row in (card.subjects or card.rows)}
 
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidAnswerError(f"{name} must be text, got {str(value)[:40]!r} instead.")
-    return value
-
-
-def _number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidAnswerError(f"{name} must be a number, got {str(value)[:40]!r} instead.")
-    return float(value)
+    def put_away(self, question: Question | Gesture) -> None:
+        """It is answered: whoever has it gets another."""
+        self._cards = {person: card for person, card in self._cards.items() if card != question}

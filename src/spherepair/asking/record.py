@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -20,12 +21,13 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spherepair.asking.questions import Answer, require_rows
-from spherepair.constraints.labels_and_answers import FORMAT, LONGEST_LINE, VERSION
+from spherepair.constraints import Constraints
+from spherepair.constraints.labels_and_answers import FORMAT, LONGEST_LINE, VERSION, is_json
 from spherepair.errors import RecordError
 from spherepair.files import atomic_write, atomic_write_text
 
 RECORD_FILE, DENSE_FILE, SPARSE_FILE, ITEMS_FILE = "answers.jsonl", "rows.npy", "rows.npz", "items.json"
+KNOWN_FILE, SETTINGS_FILE = "known_pairs.csv", "interview.json"
 
 
 class Record(Protocol):
@@ -74,16 +76,21 @@ class FileRecord:
                 f"{self.path} is in use by another process; close it there first, or give another file."
             ) from error
         try:
-            self._events = self._recover(fingerprint)
+            header = {"format": FORMAT, "version": VERSION, "rows": fingerprint}
+            self._events = self._recover(header)
             self._file = self.path.open("ab", buffering=0)
             if not self._file.tell():
-                self._write({"format": FORMAT, "version": VERSION, "rows": fingerprint})
+                self._write(header)
         except BaseException:
             self._lock.release()
             raise
 
     def append(self, event: dict[str, Any]) -> None:
         """Write an event and wait until the disk has it."""
+        if self._file.closed:
+            raise RecordError(
+                f"{self.path} is closed; open the interview again to go on. Nothing was written."
+            )
         self._write(event)
         self._events.append(event)
 
@@ -118,15 +125,27 @@ class FileRecord:
                 f"the answer could not be written to {self.path} ({error.strerror}); nothing was changed."
             ) from error
 
-    def _recover(self, fingerprint: str) -> list[dict[str, Any]]:
-        if not self.path.exists() or not self.path.stat().st_size:
+    def _recover(self, header: dict[str, Any]) -> list[dict[str, Any]]:
+        """The events of the file; what a killed process left half-written is cut off."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            start = file.read(LONGEST_LINE)
+        if (
+            json.dumps(header).encode().startswith(start)
+        ):  # the first line was not finished, or nothing is there
+            os.truncate(self.path, 0)
             return []
         events, end = read_events(self.path)
-        if events[0].get("rows") != fingerprint:
+        if events[0].get("rows") != header["rows"]:
             raise RecordError(
                 f"{self.path} is a record of other rows; give the table it was made with, or another file."
             )
         os.truncate(self.path, end)
+        with self.path.open("rb+") as file:  # an editor may have taken the last end of line away
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
         return events[1:]
 
 
@@ -145,25 +164,14 @@ def close_record(record: Record) -> None:
         record.close()
 
 
-def standing_answers(events: Iterable[dict[str, Any]], n_rows: int) -> list[Answer]:
-    """The answers that no later event takes back; each must be about rows that there are."""
-    answers: list[Answer] = []
-    for event in events:
-        if event.get("event") == "undo":
-            answers = [answer for answer in answers if answer.number != event.get("number")]
-        else:
-            answers.append(Answer.from_dict(event))
-            require_rows(answers[-1].question, n_rows)
-    return answers
-
-
 def read_events(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]:
     """All whole lines of a record, the header first, and where the last of them ends."""
     events: list[dict[str, Any]] = []
     end = 0
     with Path(path).open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
-            if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+            is_whole = line.endswith(b"\n") or len(line) == LONGEST_LINE
+            if not is_whole and not is_json(line):
                 break  # half-written
             events.append(_event(line, number, path))
             end += len(line)
@@ -182,41 +190,80 @@ def _event(line: bytes, number: int, path: str | os.PathLike[str]) -> dict[str, 
     return event
 
 
-def write_project(
-    folder: Path, X: Any, items: Any, *, events: list[dict[str, Any]], fingerprint: str
-) -> FileRecord:
-    """Write rows and items, and a record with these events; returns the record, open for more."""
+@dataclass(frozen=True)
+class Project:
+    """What is in the folder of an interview besides its record and its model.
+
+    Parameters
+    ----------
+    X : array, CSR matrix or table
+    items : sequence or None
+    known : Constraints
+        Pairs from before the first question.
+    strategy : str or None
+        Name of one of the strategies; ``None`` for another.
+    seed : int
+    """
+
+    X: Any
+    items: Any
+    known: Constraints
+    strategy: str | None
+    seed: int
+
+
+def write_project(folder: Path, project: Project, *, record: Record, fingerprint: str) -> Record:
+    """Write a project with the events of a record; returns the record in the folder, open for more."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / RECORD_FILE
+    if isinstance(record, FileRecord) and path.exists() and path.samefile(record.path):
+        return record  # saved here before: all but the model is there
     if path.exists() and path.stat().st_size:
         raise RecordError(
             f"{folder} holds an interview already; go on with it by Interview.open, or give another folder."
         )
-    if sparse.issparse(X):
+    if sparse.issparse(project.X):
         with atomic_write(folder / SPARSE_FILE, suffix=".npz") as temporary:
-            sparse.save_npz(temporary, X)
+            sparse.save_npz(temporary, project.X)
     else:
         with atomic_write(folder / DENSE_FILE, suffix=".npy") as temporary:
-            np.save(temporary, np.asarray(X), allow_pickle=False)
-    if items is not None:
-        shown = [item if isinstance(item, str | int | float) else str(item) for item in items]
+            np.save(temporary, np.asarray(project.X), allow_pickle=False)
+    if project.items is not None:
+        shown = [item if isinstance(item, str | int | float) else str(item) for item in project.items]
         atomic_write_text(folder / ITEMS_FILE, json.dumps(shown))
-    record = FileRecord(path, fingerprint=fingerprint)
-    for event in events:
-        record.append(event)
-    return record
+    if len(project.known):
+        project.known.write(folder / KNOWN_FILE)
+    settings = {"strategy": project.strategy, "random_state": project.seed}
+    atomic_write_text(folder / SETTINGS_FILE, json.dumps(settings))
+    saved = FileRecord(path, fingerprint=fingerprint)
+    for event in record:
+        saved.append(event)
+    return saved
 
 
-def read_project(folder: Path, X: Any = None) -> tuple[Any, Any, FileRecord]:
-    """Rows, items and the record of a project."""
+def read_project(folder: Path, X: Any = None) -> tuple[Project, FileRecord]:
+    """A project and its record, open for more."""
     path = folder / RECORD_FILE
     if not path.exists():
         raise RecordError(f"{folder} is not a project: it has no {RECORD_FILE}.")
-    if X is None:
-        X = _rows(folder)
-    items_file = folder / ITEMS_FILE
-    items = json.loads(items_file.read_text()) if items_file.exists() else None
-    return X, items, FileRecord(path, fingerprint=fingerprint_rows(X))
+    X = _rows(folder) if X is None else X
+    items = _json(folder / ITEMS_FILE, default=None)
+    settings = _json(folder / SETTINGS_FILE, default={})
+    try:
+        strategy, seed = settings.get("strategy") or "cards", int(settings.get("random_state", 0))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise RecordError(f"{folder / SETTINGS_FILE} is damaged: it holds no settings.") from error
+    known_file = folder / KNOWN_FILE
+    known = Constraints.read(known_file) if known_file.exists() else Constraints.from_pairs()
+    project = Project(X, items, known, strategy, seed)
+    return project, FileRecord(path, fingerprint=fingerprint_rows(X))
+
+
+def _json(path: Path, *, default: Any) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else default
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path} is damaged: it holds no JSON.") from error
 
 
 def _rows(folder: Path) -> Any:

@@ -1,18 +1,32 @@
-"""What questions are chosen from: a sample of rows as the latest model sees them, and what is known."""
+"""Where an interview stands: what questions are chosen from, and what it is worth to go on.
+
+Questions are chosen from a sample of rows as the latest model sees them, and from what is known.
+Accuracy is estimated from items that were drawn at random and predicted beforehand.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from spherepair.asking.groups import Groups
-from spherepair.asking.questions import Answer, ChoiceQuestion, PairQuestion, Question
-from spherepair.clustering.assigners import kmeans, unit_rows
+from spherepair.asking.groups import Groups, Settled
+from spherepair.asking.questions import (
+    DIFFERENT,
+    SAME,
+    Answer,
+    ChoiceQuestion,
+    Gesture,
+    GroupQuestion,
+    PairQuestion,
+    Question,
+    Reply,
+)
+from spherepair.clustering.assigners import unit_rows
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -100,13 +114,27 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Situation:
-    """All that a strategy may look at when it chooses the next question."""
+    """All that a strategy may look at when it chooses the next question.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    groups : Groups
+    answers : sequence of Answer
+        Of the person who is asked.
+    passed : frozenset of int
+        Rows that are not to be asked about: unsure, skipped, or before somebody else.
+    random : Generator
+    is_doubtful : bool
+        Whether some answer is known to be wrong.
+    """
 
     snapshot: Snapshot
     groups: Groups
     answers: Sequence[Answer]
     passed: frozenset[int]
     random: np.random.Generator
+    is_doubtful: bool = False
 
     def is_open(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether rows are neither in a group nor set aside as unsure or skipped."""
@@ -156,54 +184,16 @@ def view_of(snapshot: Snapshot, groups: Groups) -> Snapshot:
     return replace(snapshot, roots=tuple(groups.roots), centers=centers, is_fitted=True)
 
 
-def predict_answer(
-    question: Question, snapshot: Snapshot, groups: Groups
-) -> tuple[int | None, tuple[float, ...]]:
-    """What the model of the snapshot would answer, and by what margins; nothing where it cannot tell."""
-    if not snapshot.is_fitted or question.is_check or isinstance(question, PairQuestion):
-        return None, ()
-    if isinstance(question, ChoiceQuestion) and groups.differing(question.item):
-        return None, ()  # a further card for the same item
-    places = snapshot.places(question.subjects)
-    margins = tuple(float(margin) for margin in snapshot.margin[places])
-    return (question.exemplars[0] if isinstance(question, ChoiceQuestion) else None), margins
-
-
-def typical_rows(
-    vectors: Floats, weight: NDArray[np.floating], n_cells: int, *, random: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Cut vectors into cells of about equal weight and take the most typical row of each.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (n, D)
-    weight : ndarray of shape (n,)
-        How much a row counts; not negative.
-    n_cells : int
-    random : Generator
-
-    Returns
-    -------
-    cell : ndarray of shape (n,)
-        The cell of each row.
-    typical : ndarray of shape (C,)
-        The row nearest to the center of each cell; -1 for an empty one.
-    mass : ndarray of shape (C,)
-        Weight of the cells.
-    """
-    n_cells = min(n_cells, len(vectors))
-    # k-means on rows drawn in proportion to their weight is weighted k-means.
-    drawn = random.choice(len(vectors), size=len(vectors), p=weight / weight.sum())
-    generator = torch.Generator().manual_seed(int(random.integers(2**31)))
-    points = torch.from_numpy(vectors[drawn])
-    centers = kmeans(points, n_cells, generator=generator, n_init=1, max_iter=15, tol=None).numpy()
-    distance = np.square(centers).sum(axis=1) - 2.0 * vectors @ centers.T
-    cell = distance.argmin(axis=1)
-    order = np.argsort(-distance[np.arange(len(vectors)), cell], kind="stable")
-    typical = np.full(n_cells, -1, dtype=np.int64)
-    typical[cell[order]] = order  # the last one written is the nearest
-    mass: NDArray[np.float64] = np.bincount(cell, weights=weight, minlength=n_cells).astype(np.float64)
-    return cell, typical, mass
+def predict_answer(question: Question | Gesture, snapshot: Snapshot, groups: Groups) -> Reply | None:
+    """What the model of the snapshot would answer to a choice or a pair; ``None`` where it cannot tell."""
+    if not snapshot.is_fitted or question.is_check:
+        return None
+    if isinstance(question, PairQuestion):
+        left, right = snapshot.labels[snapshot.places(question.rows)]
+        return SAME if left == right else DIFFERENT
+    if isinstance(question, ChoiceQuestion) and not groups.differing(question.item):
+        return question.exemplars[0]
+    return None  # a group card is a prediction itself; a further card for the same item has none
 
 
 def group_centers(vectors: Floats, places: NDArray[np.intp], numbers: NDArray[np.int64]) -> Floats:
@@ -230,3 +220,163 @@ def _means(vectors: Floats, numbers: NDArray[np.int64], n_groups: int) -> Floats
     one_hot = np.zeros((len(vectors), n_groups), dtype=np.float32)
     one_hot[np.arange(len(vectors)), numbers] = 1.0
     return unit_rows((one_hot.T @ vectors) / np.maximum(one_hot.sum(axis=0)[:, None], 1.0))
+
+
+#: Random items, or pairs, that the estimate looks back on, and how many it needs.
+RECENT_PREDICTIONS, FEWEST_PREDICTIONS = 80, 12
+#: An estimate for one group counts the mean of all groups as so many items of its own.
+PRIOR_ITEMS = 2.0
+#: Going on is worth it while the next ten minutes are expected to gain as much as this share of the rows.
+WORTHWHILE_GAIN = 0.005
+MINUTES_AHEAD = 10.0
+#: Placed items without a new group after which all are taken to be found, for each group there is.
+QUIET_ITEMS_PER_GROUP = 3
+
+
+@dataclass(frozen=True)
+class InterviewState:
+    """Where an interview stands.
+
+    Attributes
+    ----------
+    answers : int
+    minutes : float
+    groups : int
+        Groups found: a lower bound that the answers prove.
+    rows_placed : int
+        Rows whose group is known.
+    answers_since_new_group : int
+    chance_of_new_group : float
+        That the next item belongs to a group nobody has met yet (Good and Turing's estimate).
+    accuracy : float or None
+        Share of all rows that the model is expected to have right; ``None`` before it can be told.
+    gain : float or None
+        By how much the next ten minutes are expected to raise it.
+    worth_going_on : bool
+    reliability : dict
+        Share of checks that each person answered as before.
+    contradictions : int
+    """
+
+    answers: int
+    minutes: float
+    groups: int
+    rows_placed: int
+    answers_since_new_group: int
+    chance_of_new_group: float
+    accuracy: float | None
+    gain: float | None
+    worth_going_on: bool
+    reliability: dict[str, float]
+    contradictions: int
+
+    def __str__(self) -> str:
+        parts = [f"{self.answers} answers, {self.minutes:.0f} min, {self.groups} groups"]
+        if self.answers_since_new_group:
+            parts.append(f"no new group in the last {self.answers_since_new_group} answers")
+        if self.accuracy is not None:
+            parts.append(f"about {self.accuracy:.0%} of the rows right")
+        if self.gain is not None:
+            parts.append(f"ten more minutes: about {100 * self.gain:+.1f} points")
+        parts.append("worth going on" if self.worth_going_on else "enough for now")
+        return "; ".join(parts)
+
+
+def describe(
+    answers: Sequence[Answer], settled: Settled, snapshot: Snapshot, history: Sequence[tuple[int, float]]
+) -> InterviewState:
+    """The state of an interview from its answers, its latest model and the accuracies at earlier ones."""
+    groups = settled.groups
+    minutes = sum(answer.seconds for answer in answers) / 60
+    rows, numbers = groups.placed()
+    accuracy = expected_accuracy(answers, groups, snapshot)
+    gain = expected_gain(history, len(answers), minutes)
+    quiet = _answers_since_new_group(answers, groups)
+    chance = _chance_of_new_group(numbers)
+    may_have_more = quiet < QUIET_ITEMS_PER_GROUP * max(2, len(groups))
+    return InterviewState(
+        answers=len(answers),
+        minutes=minutes,
+        groups=len(groups),
+        rows_placed=len(rows),
+        answers_since_new_group=quiet,
+        chance_of_new_group=chance,
+        accuracy=accuracy,
+        gain=gain,
+        worth_going_on=gain is None or gain >= WORTHWHILE_GAIN or may_have_more,
+        reliability=_reliability(settled.checks),
+        contradictions=len(groups.contradictions),
+    )
+
+
+def expected_accuracy(answers: Sequence[Answer], groups: Groups, snapshot: Snapshot) -> float | None:
+    """Share of all rows that the model is expected to have right.
+
+    Group cards hold items drawn at random from what the model puts into the group. How many of them belong
+    is averaged over the groups, each with its share of the rows. Where only pairs are asked, it is the share
+    of pairs that the model had predicted.
+    """
+    if not snapshot.is_fitted:
+        return None
+    number = {groups.root(root): place for place, root in enumerate(snapshot.roots)}
+    told = [(number.get(groups.root(row), -1), is_right) for a in answers for row, is_right in _audits(a)]
+    told = [(place, is_right) for place, is_right in told if place >= 0][-RECENT_PREDICTIONS:]
+    if len(told) < FEWEST_PREDICTIONS:
+        return _share_of_pairs(answers)
+    place, is_right = (np.array(column) for column in zip(*told, strict=True))
+    n_groups = len(snapshot.roots)
+    asked = np.bincount(place, minlength=n_groups)
+    right = np.bincount(place, weights=is_right, minlength=n_groups)
+    share = np.bincount(snapshot.labels, minlength=n_groups) / len(snapshot.labels)
+    mean = (share * right / np.maximum(asked, 1)).sum() / max(share[asked > 0].sum(), 1e-12)
+    return float((share * (right + PRIOR_ITEMS * mean) / (asked + PRIOR_ITEMS)).sum())
+
+
+def expected_gain(history: Sequence[tuple[int, float]], n_answers: int, minutes: float) -> float | None:
+    """What the next ten minutes add, if accuracy goes on to grow with the logarithm of the answers."""
+    if len(history) < 3 or not n_answers or minutes <= 0:
+        return None
+    counts, accuracies = (np.array(column, dtype=np.float64) for column in zip(*history[-5:], strict=True))
+    slope = np.polyfit(np.log(counts), accuracies, 1)[0]
+    further = MINUTES_AHEAD * n_answers / minutes
+    return float(max(0.0, slope) * np.log1p(further / n_answers))
+
+
+def _audits(answer: Answer) -> list[tuple[int, bool]]:
+    """The known member of a group card, and whether each of its random items belonged with it."""
+    question = answer.question
+    if not isinstance(question, GroupQuestion) or not answer.links or not question.n_random:
+        return []
+    odd = answer.reply if isinstance(answer.reply, tuple) else ()
+    return [(question.items[0], item not in odd) for item in question.items[-question.n_random :]]
+
+
+def _share_of_pairs(answers: Sequence[Answer]) -> float | None:
+    told = [a.reply == a.predicted for a in answers if a.question.kind == "pair" and a.predicted and a.links]
+    told = told[-RECENT_PREDICTIONS:]
+    return sum(told) / len(told) if len(told) >= FEWEST_PREDICTIONS else None
+
+
+def _answers_since_new_group(answers: Sequence[Answer], groups: Groups) -> int:
+    """How many answers came after the one that first named a row of the youngest group."""
+    first: dict[int, int] = {}
+    for place, answer in enumerate(answers):
+        for row in answer.question.rows:
+            number = groups.group_of(row)
+            if number is not None:
+                first.setdefault(number, place)
+    return len(answers) - 1 - max(first.values()) if first else len(answers)
+
+
+def _chance_of_new_group(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+    """Share of the placed rows that are alone in their group."""
+    sizes = Counter(numbers.tolist())
+    return sum(size == 1 for size in sizes.values()) / max(1, len(numbers))
+
+
+def _reliability(checks: Sequence[tuple[str, bool]]) -> dict[str, float]:
+    """Share of the checks that agree with what was said before, by person."""
+    agreed: dict[str, list[bool]] = {}
+    for person, is_agreed in checks:
+        agreed.setdefault(person, []).append(is_agreed)
+    return {person: sum(votes) / len(votes) for person, votes in agreed.items()}

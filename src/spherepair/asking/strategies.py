@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from spherepair.asking.questions import (
@@ -22,16 +23,21 @@ from spherepair.asking.questions import (
     PairQuestion,
     Question,
 )
-from spherepair.asking.situation import Floats, Rows, Situation, Snapshot, typical_rows
+from spherepair.asking.situation import Floats, Rows, Situation, Snapshot
+from spherepair.clustering.assigners import kmeans
 
 #: Items that do not belong on a group card: so many of them are placed right after it.
 ODD_ITEMS_PLACED = 2
-#: One answer in so many is asked a second time, to measure how reliable it was.
-CHECK_EVERY = 25
+#: One answer in so many is asked a second time, to measure how reliable it was; more once some was wrong.
+CHECK_EVERY, DOUBTFUL_EVERY = 25, 8
+#: A group of one row is asked about again after so many answers, where some answer was wrong.
+YOUNG_ANSWERS = 10
+#: Items of a group card that are drawn at random, to estimate how often the model is right.
+RANDOM_ITEMS = 2
 #: Rows among which a strategy that has run out of prepared items looks for more.
 QUICK_ROWS = 2000
 #: Share of an item's weight that grows with how unsure it is; it is reached when every group has so many
-#: rows placed. #: While few are, typical rows teach more.
+#: rows placed. While few are, typical rows teach more.
 UNSURE_SHARE, ROWS_PER_GROUP = 0.5, 40
 
 
@@ -69,10 +75,11 @@ class Cards:
     def propose(self, now: Situation) -> Question | None:
         """Finish the item at hand, place what did not belong, then alternate between both kinds of card."""
         item = unfinished_item(now)
-        if item is None:
-            item = _odd_item(now)
         if item is not None:
             return _choice(now, item)
+        item = _odd_item(now)
+        if item is not None:
+            return _second_look(now, item) if now.is_doubtful else _choice(now, item)
         if self.checks and (check := _check(now)) is not None:
             return check
         if now.snapshot.is_fitted and not _last_was_group(now.answers):
@@ -135,17 +142,20 @@ class Cards:
         if len(candidates) > QUICK_ROWS:
             some = now.random.permutation(len(candidates))[:QUICK_ROWS]
             candidates, weight = candidates[some], weight[some]
-        _, typical, _ = typical_rows(
-            snapshot.embedding[candidates], weight, MOST_ITEMS - 1, random=now.random
-        )
-        shown = snapshot.pool[candidates[typical[typical >= 0]]]
-        return GroupQuestion((now.exemplar(now.groups.root(root)), *(int(row) for row in shown)))
+        n_cells = MOST_ITEMS - 1 - RANDOM_ITEMS
+        _, typical, _ = typical_rows(snapshot.embedding[candidates], weight, n_cells, random=now.random)
+        chosen = candidates[typical[typical >= 0]]
+        others = np.setdiff1d(candidates, chosen)
+        drawn = now.random.permutation(others)[:RANDOM_ITEMS]
+        shown = snapshot.pool[np.concatenate([chosen, drawn])]
+        items = (now.exemplar(now.groups.root(root)), *(int(row) for row in shown))
+        return GroupQuestion(items, n_random=len(drawn))
 
 
 def unfinished_item(now: Situation) -> int | None:
     """The item of the last question, where it is in no group and some group has not been asked about."""
-    last = next((a for a in reversed(now.answers) if not a.question.is_check), None)
-    if last is None or isinstance(last.question, GroupQuestion):
+    last = next((a for a in reversed(now.answers) if not a.question.is_check or a.reply == NONE), None)
+    if last is None or not isinstance(last.question, ChoiceQuestion | PairQuestion):
         return None
     item = last.question.item if isinstance(last.question, ChoiceQuestion) else last.question.left
     if item in now.passed or now.groups.group_of(item) is not None:
@@ -164,7 +174,7 @@ def _odd_item(now: Situation) -> int | None:
             waiting = np.array([i for i in answer.reply if i not in since], dtype=np.int64)
             waiting = waiting[now.is_open(waiting)]
             return int(waiting[0]) if len(waiting) else None
-        if isinstance(question, ChoiceQuestion) and not question.is_check:
+        if isinstance(question, ChoiceQuestion):
             since.add(question.item)
     return None
 
@@ -183,10 +193,13 @@ def _first_choice(now: Situation, item: int) -> Question | None:
 
 
 def _check(now: Situation) -> Question | None:
-    """Every so often, an earlier answer again."""
-    n = len(now.answers)
-    if n % CHECK_EVERY != CHECK_EVERY - 1:
+    """Every so often, an earlier answer again; first the groups of one row, where some answer was wrong."""
+    every = DOUBTFUL_EVERY if now.is_doubtful else CHECK_EVERY
+    if len(now.answers) % every != every - 1:
         return None
+    single = _single_row(now) if now.is_doubtful else None
+    if single is not None:
+        return _second_look(now, single)
     earlier = [
         a
         for a in now.answers
@@ -198,6 +211,26 @@ def _check(now: Situation) -> Question | None:
     assert isinstance(question, ChoiceQuestion)
     shown = now.random.permutation(question.exemplars)
     return ChoiceQuestion(question.item, tuple(int(e) for e in shown), is_check=True)
+
+
+def _single_row(now: Situation) -> int | None:
+    """The oldest group of one row that has not been looked at again, and is not quite new."""
+    looked_at = {
+        a.question.item for a in now.answers if isinstance(a.question, ChoiceQuestion) and a.question.is_check
+    }
+    young = {row for answer in now.answers[-YOUNG_ANSWERS:] for row in answer.question.subjects}
+    for root in now.groups.roots:
+        if len(now.groups.members(root)) == 1 and root not in looked_at | young:
+            return root
+    return None
+
+
+def _second_look(now: Situation, item: int) -> Question | None:
+    """A check: the item beside all groups, those that it was said not to belong to included."""
+    roots = [root for root in now.groups.roots if root != now.groups.root(item)]
+    order = np.argsort(-now.likeness(item, roots), kind="stable")[:MOST_EXEMPLARS]
+    shown = tuple(now.exemplar(roots[place]) for place in order)
+    return ChoiceQuestion(item, shown, is_check=True) if shown else None
 
 
 def _last_was_group(answers: Sequence[Answer]) -> bool:
@@ -243,6 +276,43 @@ def _cards_of_groups(now: Situation) -> NDArray[np.float64]:
             if place is not None:
                 counts[place] += 1
     return counts
+
+
+def typical_rows(
+    vectors: Floats, weight: NDArray[np.floating], n_cells: int, *, random: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Cut vectors into cells of about equal weight and take the most typical row of each.
+
+    Parameters
+    ----------
+    vectors : ndarray of shape (n, D)
+    weight : ndarray of shape (n,)
+        How much a row counts; not negative.
+    n_cells : int
+    random : Generator
+
+    Returns
+    -------
+    cell : ndarray of shape (n,)
+        The cell of each row.
+    typical : ndarray of shape (C,)
+        The row nearest to the center of each cell; -1 for an empty one.
+    mass : ndarray of shape (C,)
+        Weight of the cells.
+    """
+    n_cells = min(n_cells, len(vectors))
+    # k-means on rows drawn in proportion to their weight is weighted k-means.
+    drawn = random.choice(len(vectors), size=len(vectors), p=weight / weight.sum())
+    generator = torch.Generator().manual_seed(int(random.integers(2**31)))
+    points = torch.from_numpy(vectors[drawn])
+    centers = kmeans(points, n_cells, generator=generator, n_init=1, max_iter=15, tol=None).numpy()
+    distance = np.square(centers).sum(axis=1) - 2.0 * vectors @ centers.T
+    cell = distance.argmin(axis=1)
+    order = np.argsort(-distance[np.arange(len(vectors)), cell], kind="stable")
+    typical = np.full(n_cells, -1, dtype=np.int64)
+    typical[cell[order]] = order  # the last one written is the nearest
+    mass: NDArray[np.float64] = np.bincount(cell, weights=weight, minlength=n_cells).astype(np.float64)
+    return cell, typical, mass
 
 
 def first_pair(now: Situation, item: int) -> PairQuestion | None:

@@ -7,7 +7,9 @@ the answers prove groups; where the answers build none (pairs at random), their 
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,12 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
-from spherepair.asking.groups import Groups
+from spherepair.asking.groups import Groups, Settled
 from spherepair.asking.questions import Answer, Link
 from spherepair.asking.record import take_rows
 from spherepair.clustering.assigners import unit_rows
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidDataError
+from spherepair.errors import InvalidDataError, SpherePairWarning
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.pretraining import pretrain
@@ -39,6 +41,47 @@ SMALL_TABLE = 20_000
 
 class RefitCancelledError(Exception):
     """A refit ended before its time because nobody waits for it."""
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """What a model is to learn from; it can be sent to another process.
+
+    Parameters
+    ----------
+    groups : Groups
+        What the answers prove.
+    pairs : Constraints
+        To train on.
+    n_clusters : int or "auto"
+    n_answers : int
+        How many answers it holds.
+    """
+
+    groups: Groups
+    pairs: Constraints
+    n_clusters: int | str
+    n_answers: int
+
+    @classmethod
+    def of(cls, settled: Settled, *, n_answers: int, seed: int) -> TrainingTask:
+        """From all that stands.
+
+        Where answers have been wrong, a group of one row is more often a mistake than a group: it is left
+        out until a second row joins it.
+        """
+        groups = settled.groups.without_single_rows() if settled.is_doubtful else settled.groups
+        random = np.random.default_rng([seed, n_answers])
+        pairs = training_pairs(groups, stated_pairs(settled.stated), random)
+        return cls(settled.groups, pairs, _n_clusters(groups, pairs), n_answers)
+
+
+def _n_clusters(groups: Groups, pairs: Constraints) -> int | str:
+    """As many as there are groups, where most rows in answers are in one; to be inferred otherwise."""
+    rows, _ = groups.placed()
+    if not len(pairs):
+        return 2  # only the pretraining counts
+    return max(2, len(groups)) if 2 * len(rows) >= len(groups.rows) else "auto"
 
 
 class Training:
@@ -62,18 +105,21 @@ class Training:
         """End a fit under way, and every later one, with :class:`RefitCancelledError`."""
         self._is_cancelled = True
 
-    def fit(self, pairs: Constraints, groups: Groups) -> Any:
-        """A model of all rows that has learned from the pairs, with as many clusters as there are groups."""
-        if len(groups) > self._dim:  # D >= K
-            self._dim = 2 * len(groups)
+    def fit(self, task: TrainingTask) -> Any:
+        """A model of all rows that has learned from the task, with as many clusters as there are groups."""
+        if len(task.groups) > self._dim:  # D >= K
+            self._dim = 2 * len(task.groups)
             self._pretraining = KeptPretraining(self._template.pretraining)
+        pairs = task.pairs
         model = clone(self._template).set_params(
-            n_clusters=_n_clusters(groups, pairs),
+            n_clusters=task.n_clusters,
             embedding_dim=self._dim,
             pretraining=self._pretraining,
             progress=self._follow,
         )
-        model.fit(self._X, constraints=pairs if len(pairs) else None, on_conflict="keep")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SpherePairWarning)  # few pairs are what an interview begins with
+            model.fit(self._X, constraints=pairs if len(pairs) else None, on_conflict="keep")
         return model.set_params(pretraining=self._template.pretraining, progress=self._template.progress)
 
     def _follow(self, state: Any) -> None:
@@ -141,12 +187,12 @@ class BackgroundRefit:
             self._error = error
 
 
-def stated_pairs(answers: Sequence[Answer]) -> Constraints:
+def stated_pairs(stated: Sequence[tuple[Link, Answer]]) -> Constraints:
     """The pairs that answers state, with who said so and when."""
-    said = [(*link, answer) for answer in answers for link in answer.links]
-    if not said:
+    if not stated:
         return Constraints.from_pairs()
-    left, right, is_same, source = zip(*said, strict=True)
+    links, source = zip(*stated, strict=True)
+    left, right, is_same = zip(*links, strict=True)
     return Constraints.from_arrays(
         left, right, is_same, by=[answer.by for answer in source], time=[answer.time for answer in source]
     )
@@ -157,8 +203,11 @@ def links_of(pairs: Constraints) -> Iterable[Link]:
     return zip(pairs.left.tolist(), pairs.right.tolist(), pairs.is_must_link.tolist(), strict=True)
 
 
-def training_pairs(groups: Groups, random: np.random.Generator) -> Constraints:
-    """Pairs that follow from the answers, all of them or as many as a refit takes."""
+def training_pairs(groups: Groups, stated: Constraints, random: np.random.Generator) -> Constraints:
+    """Pairs that follow from the answers, all of them or as many as a refit takes.
+
+    Those that somebody stated keep who said so and when.
+    """
     rows, component, differ = groups.components()
     left, right = _all_pairs(len(rows), random)
     is_same = component[left] == component[right]
@@ -167,7 +216,26 @@ def training_pairs(groups: Groups, random: np.random.Generator) -> Constraints:
     if len(left) > MOST_PAIRS:
         drawn = random.permutation(len(left))[:MOST_PAIRS]
         left, right, is_same = left[drawn], right[drawn], is_same[drawn]
-    return Constraints.from_arrays(rows[left], rows[right], is_same)
+    left, right = rows[left], rows[right]
+    place = _find_pairs(left, right, stated)
+    by, time = (
+        np.where(place < 0, "", column[place]) if len(column) else None for column in (stated.by, stated.time)
+    )
+    return Constraints.from_arrays(left, right, is_same, by=by, time=time)
+
+
+def _find_pairs(left: NDArray[np.int64], right: NDArray[np.int64], among: Constraints) -> NDArray[np.int64]:
+    """Where pairs stand among others, whichever end comes first; -1 for those that do not."""
+    if not len(among):
+        return np.full(len(left), -1)
+    base = 1 + max(
+        int(left.max(initial=0)), int(right.max(initial=0)), int(among.left.max()), int(among.right.max())
+    )
+    wanted = np.minimum(left, right) * base + np.maximum(left, right)
+    there = np.minimum(among.left, among.right) * base + np.maximum(among.left, among.right)
+    order = np.argsort(there, kind="stable")
+    found = order[np.minimum(np.searchsorted(there[order], wanted), len(order) - 1)]
+    return np.where(there[found] == wanted, found, -1)
 
 
 def check_rows(X: Any, items: Any) -> Any:
@@ -222,14 +290,6 @@ def _all_pairs(n_rows: int, random: np.random.Generator) -> tuple[NDArray[np.int
     keep = left != right
     pairs = np.unique(np.sort(np.stack([left[keep], right[keep]]), axis=0), axis=1)
     return pairs[0], pairs[1]
-
-
-def _n_clusters(groups: Groups, pairs: Constraints) -> int | str:
-    """As many as there are groups, where most rows in answers are in one; to be inferred otherwise."""
-    rows, _ = groups.placed()
-    if not len(pairs):
-        return 2  # only the pretraining counts
-    return max(2, len(groups)) if 2 * len(rows) >= len(groups.rows) else "auto"
 
 
 def _default_model(X: Any, seed: int) -> Any:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from spherepair.benchmark.locks import file_lock
 from spherepair.benchmark.runs import (
     DATA_REVISIONS,
     PairChoice,
@@ -30,15 +29,16 @@ from spherepair.benchmark.runs import (
     build_method,
     content_key,
 )
+from spherepair.clustering import infer_n_clusters
 from spherepair.clustering.assigners import resolve_assigner, unit_rows
-from spherepair.clustering.cluster_number import infer_n_clusters
 from spherepair.clustering.tail_angles import tail_angles
 from spherepair.constraints import Constraints
 from spherepair.errors import ModelFileError, SpherePairError
+from spherepair.files import file_lock
 from spherepair.metrics import cluster_scores
 from spherepair.networks import Autoencoder
 from spherepair.persistence import read_tensor_file, write_tensor_file
-from spherepair.training.engine import TrainingState
+from spherepair.training import TrainingState
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.rows import RowSource, learn_scaling
 from spherepair.training.session import Session

@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from spherepair import __version__
 from spherepair.benchmark.experiments import Experiment, read_experiment, sort_experiments
 from spherepair.benchmark.interviews import measure_interview
-from spherepair.benchmark.locks import file_lock
 from spherepair.benchmark.measure import Arrays, Record, Rows, measure_run
 from spherepair.benchmark.runs import (
     PROTOCOL,
@@ -43,8 +43,7 @@ from spherepair.benchmark.runs import (
 )
 from spherepair.datasets import load_dataset
 from spherepair.errors import InvalidParameterError, SpherePairError
-from spherepair.files import atomic_write, atomic_write_text
-from spherepair.version import __version__
+from spherepair.files import atomic_write, atomic_write_text, file_lock
 
 #: Names the commit of sources that are not in a checkout (a copy on another machine).
 COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"

@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from spherepair import __version__
 from spherepair.benchmark.experiments import DatasetChoice, Experiment, MethodChoice
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators import ESTIMATORS
 from spherepair.estimators.spherepair import Schedule
 from spherepair.terms import Terms
 from spherepair.training.pretraining import PRETRAINING
-from spherepair.version import __version__
 
 #: Part of every key. Raise it in the commit that changes results (a loss, a default, a stopping rule, how
 #: pairs are drawn, data prepared or scores computed), so that tables never mix results of two versions.

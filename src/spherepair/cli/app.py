@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from safetensors import SafetensorError
 
+from spherepair import __version__
 from spherepair.cli.terminal import (
     BAD_INPUT,
     CONTRADICTORY,
@@ -24,7 +25,6 @@ from spherepair.cli.terminal import (
     write_json,
 )
 from spherepair.errors import ConflictError, SpherePairError
-from spherepair.version import __version__
 
 #: Contradictions listed in the JSON of an error; all are counted.
 SHOWN_CONFLICTS = 20

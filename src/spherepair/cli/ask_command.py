@@ -14,9 +14,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from spherepair.asking import GroupQuestion, Interview
+from spherepair.asking import Gesture, GroupQuestion, Interview
 from spherepair.asking.questions import Answer, Link, Question
-from spherepair.asking.worth import InterviewState
+from spherepair.asking.situation import InterviewState
 from spherepair.cli import options
 from spherepair.cli.answerers import Command, Keyboard, Program, parse_keys, program_name, split_command
 from spherepair.cli.model_commands import build_model, write_labels
@@ -175,7 +175,7 @@ class Person:
         self.interview.start_refit()
         again: Question | None = None
         while (reason := limits.reached(self.interview.state)) is None:
-            question = again if again is not None else self.interview.next()
+            question = again if again is not None else self.interview.next(by=self._by)
             if question is None:
                 return "every pair of rows is settled"
             started = time.monotonic()
@@ -184,7 +184,9 @@ class Person:
                 return "you stopped"
             if reply is Command.UNDO:
                 gone = self.interview.undo()
-                again = question if gone is None else gone.question
+                again = question
+                if gone is not None and not isinstance(gone.question, Gesture):
+                    again = self.interview.ask(gone.question, by=self._by)
                 continue
             seconds = min(time.monotonic() - started, LONGEST_SECONDS)
             self.interview.answer(question, reply, by=self._by, seconds=seconds)
@@ -224,8 +226,8 @@ class Person:
                 self._tolerated.add(link)
                 continue
             self.interview.take_back(gone.number)
-            if gone is latest:
-                return latest.question
+            if gone is latest and not isinstance(gone.question, Gesture):
+                return self.interview.ask(gone.question, by=self._by)
         return None
 
     def _open_contradiction(self) -> Link | None:
@@ -328,7 +330,7 @@ def _run(interview: Interview, program: Program, limits: Limits, *, by: str, ter
     with terminal.progress_bar("starting") as bar:
         interview.refit()
         while (reason := limits.reached(interview.state)) is None:
-            question = interview.next()
+            question = interview.next(by=by)
             if question is None:
                 return "every pair of rows is settled"
             started = time.monotonic()

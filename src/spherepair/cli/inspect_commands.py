@@ -25,7 +25,7 @@ from spherepair.cli.options import (
     check_output,
 )
 from spherepair.cli.terminal import command_terminal
-from spherepair.clustering.cluster_number import ClusterNumber
+from spherepair.clustering import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators import load

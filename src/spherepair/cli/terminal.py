@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from spherepair.training.engine import TrainingState
+    from spherepair.training import TrainingState
 
 DONE, BAD_INPUT, CONTRADICTORY, INTERRUPTED = 0, 2, 3, 130
 #: Seconds between two lines of progress in a log.

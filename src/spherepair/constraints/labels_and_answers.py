@@ -2,7 +2,7 @@
 
 A file of labels has a column that names the rows and a column label. A record is json lines: the first
 says what the file is, each further one is an answer with the pairs that it states, or takes an answer
-back. Lines of a record are only ever appended: a last line without its end was never finished and is
+back. Lines of a record are only ever appended: a last line that breaks off was never finished and is
 ignored.
 """
 
@@ -166,8 +166,8 @@ def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and content of each whole line after the first."""
     with open_binary(path) as stream:
         for line, text in enumerate(_lines(stream, path), start=1):
-            if not text.endswith(b"\n") and len(text) < LONGEST_LINE:
-                return
+            if not text.endswith(b"\n") and len(text) < LONGEST_LINE and not is_json(text):
+                return  # half-written
             event = _parse(text, path, line)
             if line > 1:
                 yield line, event
@@ -180,6 +180,14 @@ def _lines(stream: Any, path: Path) -> Iterator[bytes]:
         yield from iter(lambda: stream.readline(LONGEST_LINE), b"")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise invalid(f"{path} cannot be unpacked ({error}); copy the file again.") from error
+
+
+def is_json(text: bytes) -> bool:
+    """Whether a line is whole, though it has no end of line."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _parse(text: bytes, path: Path, line: int) -> dict[str, Any]:

@@ -13,17 +13,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from spherepair.clustering.cluster_number import ClusterNumber
+from spherepair.clustering import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.errors import ModelFileError, SpherePairError, SpherePairWarning
 from spherepair.estimators.autoembedder import AutoEmbedder
 from spherepair.estimators.base import DeepConstrainedClusterer
-from spherepair.estimators.cidec import CIDEC
+from spherepair.estimators.dcc import VanillaDCC, VolMaxDCC
 from spherepair.estimators.dcgmm import DCGMM
-from spherepair.estimators.sdec import SDEC
+from spherepair.estimators.dec import CIDEC, SDEC
 from spherepair.estimators.spherepair import Schedule, SpherePair
-from spherepair.estimators.vanilla_dcc import VanillaDCC
-from spherepair.estimators.volmax_dcc import VolMaxDCC
 from spherepair.persistence import (
     NETWORK_PREFIX,
     decode_details,

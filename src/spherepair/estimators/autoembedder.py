@@ -16,13 +16,13 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor, nn
 
-from spherepair.estimators.embed_then_cluster import EmbeddingClusterer
 from spherepair.estimators.job import Job, Stage
+from spherepair.estimators.method_families import EmbeddingClusterer
 from spherepair.estimators.setting_search import search_settings
 from spherepair.losses.pair_losses import margin_pair_loss
 from spherepair.networks.baseline_networks import TwinEncoder, build_twin
+from spherepair.training import Objective, Plan, Recipe
 from spherepair.training.batches import Batch, PairTensors, pair_batches
-from spherepair.training.engine import Objective, Plan, Recipe
 from spherepair.training.hardware import torch_generator
 from spherepair.training.optimization import StoppingRule
 from spherepair.training.pretraining import pretrain

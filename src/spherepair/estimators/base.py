@@ -3,9 +3,9 @@
     check the table and the pairs -> build a network -> pretrain it -> train it on the pairs
     -> embed all rows -> cut the embedding into clusters
 
-A method supplies a network, a plan (objective, batches, recipe) and an assigner. Two kinds differ in the
-last step: ``embed_then_cluster.py`` cuts the embedding after training (SpherePair, AutoEmbedder); in
-``end_to_end.py`` the network itself assigns rows to clusters (the other methods).
+A method supplies a network, a plan (objective, batches, recipe) and an assigner. Two families
+differ in the last step (``method_families.py``): the embedding is cut after training (SpherePair,
+AutoEmbedder), or the network itself assigns rows to clusters (the other methods).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from spherepair import validation
+from spherepair.clustering import ClusterNumber
 from spherepair.clustering.assigners import Assignment
-from spherepair.clustering.cluster_number import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
 from spherepair.estimators.job import FIT, REFINING, Job, Refinement, Stage, training_table
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import fingerprint_fit, save_model
-from spherepair.training.engine import Monitor, Plan, Record
+from spherepair.training import Monitor, Plan, Record
 from spherepair.training.hardware import choose_hardware, derive_seed, resolve_seed
 from spherepair.training.optimization import RULES, StoppingRule, resolve_stopping
 from spherepair.training.pretraining import JointPretraining, StackedPretraining

@@ -6,7 +6,7 @@ with g the responsibilities of the components, W = +|W| for must-links and -|W| 
 constraints it is VaDE.
 
 Reference: Manduchi et al., "Deep conditional Gaussian mixture model for constrained clustering",
-NeurIPS 2021. Derived from the model; ``losses/mixture.py`` has the equations.
+NeurIPS 2021. Derived from the model; ``losses/soft_assignments.py`` has the equations.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
-from spherepair.estimators.end_to_end import AssigningObjective, CenterClusterer
 from spherepair.estimators.job import Job, Stage
+from spherepair.estimators.method_families import AssigningObjective, CenterClusterer
 from spherepair.estimators.mixture_start import choose_likelihood, fit_mixture, pretrain_autoencoder
-from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
 from spherepair.losses.pair_losses import weighted_mean
+from spherepair.losses.soft_assignments import mixture_divergence, mixture_pair_loss, row_error
 from spherepair.networks.baseline_networks import MixtureVAE, mean_and_log_variance, precisions
+from spherepair.training import Plan, Recipe, TrainingState
 from spherepair.training.batches import Batch, Batches, PairTensors
-from spherepair.training.engine import Plan, Recipe, TrainingState
 from spherepair.training.hardware import Hardware, derive_seed, torch_generator
 from spherepair.training.optimization import StoppingRule
 from spherepair.training.rows import RowSource, map_rows

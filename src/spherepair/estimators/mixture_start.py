@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError
-from spherepair.losses.mixture import row_error
+from spherepair.losses.soft_assignments import row_error
 from spherepair.metrics import pair_satisfaction
 from spherepair.networks.baseline_networks import MixtureVAE, mean_and_log_variance
+from spherepair.training import Objective, Plan, Recipe
 from spherepair.training.batches import Batch, row_batches
-from spherepair.training.engine import Objective, Plan, Recipe
 from spherepair.training.rows import RowSource, blocks
 from spherepair.training.session import Session
 

@@ -23,20 +23,20 @@ from torch.nn import functional as F  # noqa: N812
 
 from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import CLIP_NORM
-from spherepair.estimators.embed_then_cluster import EmbeddingClusterer
 from spherepair.estimators.job import Job, Stage
+from spherepair.estimators.method_families import EmbeddingClusterer
 from spherepair.networks import Autoencoder, build_autoencoder
-from spherepair.terms import Terms
-from spherepair.terms.objective import (
+from spherepair.terms import (
     SemiSupervisedObjective,
     SpherePairObjective,
+    Terms,
     build_terms,
     weigh_must_links,
 )
 from spherepair.terms.row_terms import FIRST_EPOCH
 from spherepair.theory import valid_omega_range
+from spherepair.training import Plan, Recipe
 from spherepair.training.batches import Batches, PairTensors
-from spherepair.training.engine import Plan, Recipe
 from spherepair.training.hardware import torch_generator
 from spherepair.training.optimization import StoppingRule
 from spherepair.training.pretraining import pretrain

@@ -1,13 +1,19 @@
 """Losses: pure functions of tensors, in the notation of the papers."""
 
-from spherepair.losses.mixture import mixture_divergence, mixture_pair_loss, row_error
 from spherepair.losses.pair_losses import (
     margin_pair_loss,
     noisy_pair_loss,
     pair_likelihood_loss,
     weighted_mean,
 )
-from spherepair.losses.soft_assignments import log_volume, target_distribution, target_divergence
+from spherepair.losses.soft_assignments import (
+    log_volume,
+    mixture_divergence,
+    mixture_pair_loss,
+    row_error,
+    target_distribution,
+    target_divergence,
+)
 from spherepair.losses.spherepair_loss import (
     PairGroup,
     angular_losses,

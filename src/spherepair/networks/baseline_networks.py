@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from spherepair.networks.autoencoder import Autoencoder, build_autoencoder, linear_layers, mlp
+from spherepair.networks import Autoencoder, build_autoencoder, linear_layers, mlp
 
 #: Added to the variances of mixture components: one that shrinks to a point would divide by zero.
 VARIANCE_FLOOR = 1e-7

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spherepair.clustering.cluster_number import ClusterNumber
+from spherepair.clustering import ClusterNumber
 from spherepair.errors import InvalidDataError
 from spherepair.plots.lines import label_ends, plot_sweep
 from spherepair.plots.style import (

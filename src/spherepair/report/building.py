@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from spherepair import __version__
 from spherepair.constraints import Constraints
 from spherepair.report.cluster_cards import (
     ClusterCard,
@@ -38,7 +39,6 @@ from spherepair.report.pair_cards import (
 from spherepair.report.row_cards import RowDisplay, as_texts, find_image_shape
 from spherepair.report.row_map import MapPoints, Marks, map_points, rows_on_map
 from spherepair.validation import check_constraints, check_table, first_moved_row
-from spherepair.version import __version__
 
 Integers = NDArray[np.int64]
 _PROBED_ROWS = 256

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.clustering.cluster_number import ClusterNumber, infer_n_clusters
+from spherepair.clustering import ClusterNumber, infer_n_clusters
 from spherepair.constraints import Constraints
 from spherepair.plots.model_curves import ANGLE_METHODS, levels_off, shown_length
 from spherepair.theory import minimal_angle_bounds

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from spherepair.errors import InvalidParameterError
 from spherepair.losses import reconstruction_loss
-from spherepair.networks.autoencoder import MLP, Autoencoder, linear_layers
+from spherepair.networks import MLP, Autoencoder, linear_layers
+from spherepair.training import Objective, Plan, Recipe, TrainingState
 from spherepair.training.batches import Batch, Batches, row_batches
-from spherepair.training.engine import Objective, Plan, Recipe, TrainingState
 from spherepair.training.hardware import torch_generator
 from spherepair.training.rows import ResidentRows, RowSource, Scaling, blocks
 from spherepair.training.session import Session

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from spherepair.errors import DeviceMemoryError, InvalidParameterError, ModelFileError
 from spherepair.persistence import read_tensor_file, write_tensor_file
-from spherepair.training.engine import Monitor, Plan, Record, TrainingState, train
+from spherepair.training import Monitor, Plan, Record, TrainingState, train
 from spherepair.training.hardware import Hardware, derive_seed
 from spherepair.training.optimization import StoppingRule
 
