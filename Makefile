@@ -9,7 +9,7 @@ OLDEST := .venv-oldest
 NEWEST := .venv-newest
 CODE := src tests bench examples docs .ci
 
-.PHONY: help setup dev demo test test-gpu test-oldest test-newest check format docs bench clean
+.PHONY: help setup dev demo test test-gpu test-oldest test-newest check format page docs bench clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,9 @@ check: dev  ## formatting, lint, types, layers
 format: dev  ## apply formatting and safe fixes
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
+
+page:  ## the page of `spherepair label`, from page/ into src/spherepair/app/page (needs node; what it builds is committed)
+	cd page && npm ci --no-audit --no-fund --ignore-scripts && npm run check && npm run build
 
 docs: dev  ## the documentation site, with the gallery: docs/_build/html/index.html
 	rm -rf docs/reference/generated

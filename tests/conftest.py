@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import warnings
 from collections.abc import Callable
 
@@ -52,3 +53,28 @@ def fork() -> Callable[..., multiprocessing.process.BaseProcess]:
         return process
 
     return start
+
+
+CHROMIUM_OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Headless Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("Chromium is not on this machine")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with playwright.sync_playwright() as running:
+            chromium = running.chromium.launch(executable_path=program, args=list(CHROMIUM_OPTIONS))
+            yield chromium
+            chromium.close()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from spherepair.clustering import ClusterNumber, infer_n_clusters
     from spherepair.constraints import Constraints
     from spherepair.estimators import load
-    from spherepair.estimators.spherepair import Schedule, SpherePair
+    from spherepair.estimators.spherepair import SpherePair
     from spherepair.terms import Terms
 
 __all__ = [
@@ -34,15 +34,15 @@ _MODULES = {
     "ClusterNumber": "clustering",
     "Constraints": "constraints",
     "Interview": "asking",
-    "Schedule": "estimators.spherepair",
+    "Schedule": "training.batches",
     "SpherePair": "estimators.spherepair",
     "Terms": "terms",
     "infer_n_clusters": "clustering",
     "load": "estimators",
 }
 _PACKAGES = (
-    "asking", "baselines", "benchmark", "clustering", "constraints", "datasets", "errors", "estimators",
-    "losses", "metrics", "networks", "plots", "report", "terms", "theory", "training",
+    "asking", "baselines", "benchmark", "clustering", "constraints", "datasets", "encoders", "errors",
+    "estimators", "losses", "metrics", "networks", "plots", "report", "terms", "theory", "training",
 )  # fmt: skip
 
 

@@ -6,13 +6,51 @@ catch (``ValueError`` for bad input), so that existing handlers keep working.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class SpherePairError(Exception):
     """Base class of all errors raised on purpose by spherepair."""
 
 
 class InvalidDataError(SpherePairError, ValueError):
-    """The feature table cannot be used: what is wrong, where, and what to do about it."""
+    """The feature table cannot be used: what is wrong, where, and what to do about it.
+
+    Attributes
+    ----------
+    row : int or None
+        The first row at fault, where the message speaks of a row.
+    """
+
+    def __init__(self, message: str, *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+class UnusableColumnsError(InvalidDataError):
+    """Columns that look like numbers hold some words; all of them are named.
+
+    Attributes
+    ----------
+    problems : list of (str, int, str, int, int)
+        Column, first row that is no number, its value, how many there are, and of how many.
+    """
+
+    def __init__(
+        self,
+        problems: list[tuple[str, int, str, int, int]],
+        locate: Callable[[int], str] = "row {}".format,
+    ) -> None:
+        self.problems = problems
+        named = "; ".join(
+            f"column {name!r}: {count} of {total} values are no numbers, the first {value!r} in {locate(row)}"
+            for name, row, value, count, total in problems
+        )
+        first = problems[0][0]
+        super().__init__(
+            f"{named}. Correct them, take them as missing with as_={{{first!r}: 'number'}}, or leave the "
+            f"column out with drop=[{first!r}]."
+        )
 
 
 class InvalidConstraintsError(SpherePairError, ValueError):

@@ -45,10 +45,11 @@ UNCHECKED_PARAMETERS = {"progress", "clustering", "tail_ratio"}
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def save_model(model: Any, folder: str | Path) -> None:
-    """Write a fitted estimator to a folder; see :func:`spherepair.load`."""
+def save_model(model: Any, folder: str | Path, *, encoder: tuple[Any, Any] = ({}, {})) -> None:
+    """Write a fitted estimator, with its encoder of rows as JSON and arrays; see :func:`spherepair.load`."""
     _refuse_other_network(model)
     number, names = model.cluster_number_, getattr(model, "feature_names_in_", None)
+    judgment = getattr(model, "judgment_", None)
     manifest = {
         "estimator": type(model).__name__,
         "spherepair_version": __version__,
@@ -64,15 +65,17 @@ def save_model(model: Any, folder: str | Path) -> None:
         "n_features_in": model.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
         "seed": model._seed,
-        "has_own_encoder": getattr(model, "encoder", None) is not None,
+        "has_own_encoder": isinstance(getattr(model, "encoder", None), nn.Module),
         "embedding_dim": model._embedding_dim,
         "cluster_number": None if number is None else number.to_dict(),
         "history": model.history_,
         "pair_texts": _pair_texts(model.constraints_),
+        "wrong_answers": None if judgment is None else judgment.wrong.to_dict(),
     }
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in _arrays(model).items()}
+    arrays = _arrays(model) | encoder[1]
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     tensors |= {NETWORK_PREFIX + k: v for k, v in model.network_.state_dict().items()}
-    write_model(folder, manifest, tensors)
+    write_model(folder, manifest | encoder[0], tensors)
 
 
 def _arrays(model: Any) -> dict[str, Any]:
@@ -91,6 +94,10 @@ def _arrays(model: Any) -> dict[str, Any]:
     }
     if pairs.details.value is not None:
         arrays["pairs.value"] = pairs.value
+    if (judgment := getattr(model, "judgment_", None)) is not None:
+        judged = ("right", "neighbors_same", "informative")
+        arrays |= {f"judgment.{name}": getattr(judgment, name) for name in judged}
+        arrays["judgment.weights"] = model.pair_weights_
     if scaling.shift is not None and scaling.factor is not None:
         arrays |= {"scaling.shift": scaling.shift, "scaling.factor": scaling.factor}
     return arrays
@@ -379,9 +386,9 @@ def _hash_arrays(*arrays: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _hash_weights(module: nn.Module | None) -> str:
+def _hash_weights(module: Any) -> str:
     digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()) if module is not None else ():
+    for name, tensor in sorted(module.state_dict().items()) if isinstance(module, nn.Module) else ():
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:16]

@@ -24,7 +24,7 @@ from spherepair.errors import (
 )
 from spherepair.networks import ARCHITECTURES
 
-CONFLICT_POLICIES = ("raise", "drop", "keep")
+CONFLICT_POLICIES = ("weigh", "raise", "drop", "keep")
 #: Fewest dimensions that ``embedding_dim="auto"`` chooses.
 MIN_EMBEDDING_DIM = 10
 #: A row embedded on another device or in another precision moves by less than this share of the typical
@@ -36,6 +36,7 @@ _BLOCK_ELEMENTS = 2**22
 
 POSITIVE = Interval(Real, 0.0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0.0, None, closed="left")
+REAL_SHARE = Interval(Real, 0.0, 0.5, closed="left")
 AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
 
 #: Rules in scikit-learn's form: parameters of every method.
@@ -120,8 +121,8 @@ def check_constraints(constraints: Any, n_rows: int, *, on_conflict: str) -> Con
     constraints : Constraints or None
     n_rows : int
         Number of rows of the table.
-    on_conflict : {"raise", "drop", "keep"}
-        What to do with pairs that contradict each other.
+    on_conflict : {"weigh", "raise", "drop", "keep"}
+        What to do with pairs that contradict each other; ``"weigh"`` keeps them, to be judged.
     """
     if on_conflict not in CONFLICT_POLICIES:
         raise InvalidParameterError(
@@ -138,6 +139,14 @@ def check_constraints(constraints: Any, n_rows: int, *, on_conflict: str) -> Con
     if on_conflict == "raise":
         constraints.require_consistent()
     return constraints.drop_conflicts() if on_conflict == "drop" else constraints
+
+
+def take_back_contradictions(constraints: Constraints) -> Constraints:
+    """The pairs without a small set of answers that contradict the others."""
+    conflicts = constraints.conflicts()
+    if not conflicts:
+        return constraints
+    return constraints[np.setdiff1d(np.arange(len(constraints)), conflicts.take_back())]
 
 
 def refuse_pairs_as_labels(y: Any) -> None:
@@ -282,8 +291,8 @@ def _table_to_array(table: Any, names: list[str]) -> Any:
     for name, dtype in frame.schema.items():
         if not (dtype.is_numeric() or dtype == nw.Boolean):
             raise InvalidDataError(
-                f"column {name!r} is not numeric (its type is {dtype}); drop it or encode it, for "
-                "instance with sklearn.preprocessing.OneHotEncoder."
+                f"column {name!r} is not numeric (its type is {dtype}); drop it, or give the model "
+                "encoder=TableEncoder() of spherepair.encoders, which takes tables as they are."
             )
     # Frames store column after column; training reads row after row.
     array = frame.to_numpy()
@@ -304,8 +313,8 @@ def _refuse_text(X: Any, names: list[str] | None, error: Exception) -> None:
             table[:, position].astype(np.float64)
         except (ValueError, TypeError):
             raise _NotNumericError(
-                f"{_name_column(position, names)} is not numeric ({error}); drop it or encode it, for "
-                "instance with sklearn.preprocessing.OneHotEncoder."
+                f"{_name_column(position, names)} is not numeric ({error}); drop it, or give the model "
+                "encoder=TableEncoder() of spherepair.encoders, which takes tables as they are."
             ) from error
 
 
@@ -373,6 +382,6 @@ def _describe_bad(rows: Any, columns: Any, values: Any, names: list[str] | None)
     n_rows, n_columns = len(np.unique(rows)), len(np.unique(columns))
     return (
         f"X contains {' and '.join(kinds)}: {len(rows)} value(s) in {n_rows} row(s) and {n_columns} "
-        f"column(s), the first at row {int(rows[0])}, {column}; remove these rows or fill them in, for "
-        "instance with sklearn.impute.SimpleImputer."
+        f"column(s), the first at row {int(rows[0])}, {column}; remove these rows or "
+        "fill them in, for instance with sklearn.impute.SimpleImputer."
     )

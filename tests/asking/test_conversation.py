@@ -15,6 +15,7 @@ from spherepair.asking import ChoiceQuestion, Gesture, GroupQuestion, Interview,
 from spherepair.asking.groups import Settled
 from spherepair.asking.questions import Answer
 from spherepair.asking.situation import Snapshot, expected_accuracy
+from spherepair.benchmark.interviews import SimulatedPerson
 from spherepair.errors import InvalidAnswerError, RecordError
 
 
@@ -202,3 +203,53 @@ def test_a_record_that_was_killed_in_its_first_line_begins_anew(tmp_path: Path, 
     with pytest.raises(RecordError):
         Interview(blobs[0], record=path)
     assert path.read_text() == "my notes, without an end of line"
+
+
+def test_two_groups_are_joined_when_called_the_same_as_often_as_different() -> None:
+    split = [
+        (GroupQuestion((0, 1, 2)), ()),
+        (ChoiceQuestion(5, (0,)), "none"),  # wrong: makes two groups out of one
+        (ChoiceQuestion(6, (5, 1)), 5),  # chosen though 1 was right as well
+    ]
+    settled = said(*split)
+    assert settled.groups.relation(1, 6) is False
+    assert settled.support(0, 6) == 1
+    settled = said(*split, (PairQuestion(2, 6, is_check=True), "same"))
+    assert settled.groups.relation(1, 5) is True
+    assert settled.groups.contradictions == []
+    assert settled.is_doubtful
+
+
+def test_one_wrong_check_does_not_join_what_several_answers_keep_apart() -> None:
+    apart = [
+        (GroupQuestion((0, 1, 2, 8)), (8,)),
+        (ChoiceQuestion(8, (0,)), "none"),
+        (PairQuestion(8, 1), "different"),
+    ]
+    check = (PairQuestion(8, 2, is_check=True), "same")
+    settled = said(*apart, check)
+    assert settled.groups.relation(8, 0) is False
+    assert settled.is_doubtful
+    assert said(*apart, check, check, check).groups.relation(8, 0) is True
+
+
+def test_wrong_answers_make_few_groups_too_many(quick_model: SpherePair, blobs: Any) -> None:
+    X, y = blobs
+    talk = Interview(X, model=quick_model, random_state=0)
+    talk.run(SimulatedPerson(y, 0.1, seed=0), max_answers=90)
+    assert talk.state.reliability[""] < 1.0
+    assert 6 <= talk.model.n_clusters_ <= 8
+
+
+def test_the_model_of_a_project_comes_back_without_training(
+    tmp_path: Path, quick_model: SpherePair, blobs: Any
+) -> None:
+    X, y = blobs
+    talk = Interview(X, model=quick_model, random_state=0).run(right_answers(y), max_answers=25)
+    talk.save(tmp_path / "project")
+    talk.close()
+    again = Interview.open(tmp_path / "project")
+    np.testing.assert_array_equal(again.model.labels_, talk.model.labels_)
+    assert not again.is_refit_due
+    assert again.next() is not None
+    again.close()

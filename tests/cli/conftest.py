@@ -138,7 +138,7 @@ def shell() -> Callable[..., Ended]:
 
     def run(*arguments: object, **environment: str) -> Ended:
         done = subprocess.run(
-            [sys.executable, "-m", "spherepair.cli", *map(str, arguments)],
+            [sys.executable, "-m", "spherepair", *map(str, arguments)],
             capture_output=True,
             encoding="utf-8",
             env={**os.environ, "OMP_NUM_THREADS": "1", **environment},

@@ -94,7 +94,7 @@ def is_right(pairs, y):
 
 def start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "spherepair.cli", *map(str, arguments)],
+        [sys.executable, "-m", "spherepair", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -285,7 +285,6 @@ def test_record_of_other_rows_is_refused(call, example, person, tmp_path):
         (("-o", "a.jsonl", "--strategy", "magic"), "strategy must be one of cards"),
         (("-o", "a.jsonl", "--text", "words"), "rows.csv has no column 'words'"),
         (("-o", "a.jsonl", "--images", "name"), "none of the pictures in column 'name' is there"),
-        (("-o", "a.jsonl"), "give --id name if it is the ID column"),
         (("-o", "a.jsonl", "--labels", "l.txt", "--id", "name"), "the name of a label file must end in"),
     ],
 )
@@ -354,7 +353,7 @@ def test_table_shows_names_and_the_columns_that_differ_most(person, example, tmp
 
 def test_keys_in_a_terminal_need_no_enter_and_ctrl_c_loses_nothing(example, tmp_path):
     out = tmp_path / "a.jsonl"
-    command = [sys.executable, "-m", "spherepair.cli", "ask", str(example.array), "-o", str(out), *SMALL]
+    command = [sys.executable, "-m", "spherepair", "ask", str(example.array), "-o", str(out), *SMALL]
     shown = type_in_terminal(command, [(b"1 yes, 0 no", b"0"), (b"1 to 2 that one", b"\x03")], code=130)
     assert f"interrupted; 1 answer in {out}; run the same command to go on." in shown
     assert [event["answer"] for event in events(out)] == ["none"]

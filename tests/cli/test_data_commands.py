@@ -73,3 +73,41 @@ def test_datasets_are_listed_for_people_and_machines(call):
     digits = next(entry for entry in found if entry["name"] == "digits")
     assert (digits["rows"], digits["available"]) == (1797, True)
     assert all(entry["how_to_get"] for entry in found)
+
+
+def test_answers_that_a_model_holds_for_wrong_are_listed_and_written(call, example, tmp_path):
+    lines = example.numbered_pairs.read_text().splitlines()
+    words = {"must-link": "cannot-link", "cannot-link": "must-link"}
+    for place in range(1, 60, 2):
+        left, right, link, *rest = lines[place].replace('"', "").split(",")
+        lines[place] = ",".join([left, right, words[link], *rest])
+    pairs, again = tmp_path / "pairs.csv", tmp_path / "again.csv"
+    pairs.write_text("\n".join(lines) + "\n")
+    fit = (
+        "fit",
+        example.array,
+        "-c",
+        pairs,
+        "-o",
+        tmp_path / "model",
+        "--hidden-dims",
+        "16",
+        "--max-epochs",
+        "8",
+    )
+    fitted = call(*fit, "--clusters", "3", "--wrong-answers", "auto", "--json")
+    assert fitted.json["wrong_answers"]["n_suspects"] > 15
+    options = ("--data", example.array, "--model", tmp_path / "model", "--suspects", again)
+    done = call("check", pairs, *options, "--json")
+    found = [suspect["source_row"] for suspect in done.json["suspects"]]
+    assert sum(row % 2 == 0 and row <= 60 for row in found) > 0.9 * len(found)  # the header is row 1
+    assert len(again.read_text().splitlines()) == 1 + len(found)
+    shown = call("check", pairs, *options)
+    assert f"{len(found)} answers to look at again:" in shown.out
+    assert "the rows' neighbors" in shown.out
+
+
+def test_a_file_of_suspects_needs_a_model(call, example, tmp_path):
+    done = call("check", example.numbered_pairs, "--suspects", tmp_path / "again.csv")
+    assert done.code == 2
+    assert "--model" in done.err

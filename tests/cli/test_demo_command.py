@@ -83,4 +83,4 @@ def test_copied_commands_name_the_program_as_it_was_called(tmp_path, monkeypatch
     monkeypatch.setenv("PATH", str(program.parent))
     assert next_commands(files, seed=0, hidden_dims="compact")[0].startswith("spherepair check '")
     monkeypatch.setattr("sys.argv", ["/anywhere/__main__.py"])
-    assert " -m spherepair.cli check" in next_commands(files, seed=0, hidden_dims="compact")[0]
+    assert " -m spherepair check" in next_commands(files, seed=0, hidden_dims="compact")[0]

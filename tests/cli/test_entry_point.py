@@ -88,7 +88,7 @@ def test_interrupted_fit_is_exit_130_and_continues_from_its_checkpoint(call, exa
     checkpoint, model = tmp_path / "checkpoint", tmp_path / "model"
     arguments = ["fit", example.array, "-c", example.numbered_pairs, "-o", model, "--hidden-dims", "16"]
     arguments += ["--checkpoint", checkpoint, "-k", 3]
-    command = [sys.executable, "-m", "spherepair.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "spherepair", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     running = subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment)
     deadline = time.monotonic() + 60
@@ -110,9 +110,7 @@ def test_interrupted_fit_is_exit_130_and_continues_from_its_checkpoint(call, exa
 
 
 def test_reader_that_leaves_early_is_no_error(example):
-    command = (
-        f"{sys.executable} -m spherepair.cli check {example.numbered_pairs} | true; exit ${{PIPESTATUS[0]}}"
-    )
+    command = f"{sys.executable} -m spherepair check {example.numbered_pairs} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, encoding="utf-8", check=False, timeout=60
     )

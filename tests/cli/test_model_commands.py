@@ -226,7 +226,7 @@ def against(example, tmp_path):
 def test_a_contradiction_with_the_model_names_the_row_of_the_file_alone(refine, against, example, tmp_path):
     before = contents(example.model)
     shutil.copytree(example.model, tmp_path / "model")
-    done = refine(model=tmp_path / "model", pairs="against.csv", out="model")
+    done = refine("--on-conflict", "raise", model=tmp_path / "model", pairs="against.csv", out="model")
     assert done.code == 3
     left, right = against
     assert f"({left}, {right}) at row 3 of the pairs contradicts must-link {left} - {right}." in done.err

@@ -247,7 +247,7 @@ HEAD = "left,right,link\n0,1,ml\n"
             "a,b,link\n0,1,ml\n",
             r"pairs\.csv has no column left and no column right; it has a, b, l",
         ),
-        ("left;right;link\n0;1;ml\n", r"has no column left .* it has left;right;link"),
+        ("left/right/link\n0/1/ml\n", r"has no column left .* it has left/right/link"),
         ("left,right,link,Left\n0,1,ml,2\n", r"pairs\.csv has the column left more than once"),
         (
             "left,right,link,weight\n0,1,ml,heavy\n",

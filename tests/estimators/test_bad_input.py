@@ -214,13 +214,13 @@ def contradiction() -> Constraints:
 
 def test_contradictions_are_raised_with_the_chain(make: Any, X: Any, contradiction: Any) -> None:
     with pytest.raises(ConflictError, match=r"0.*1.*2") as caught:
-        make().fit(X, constraints=contradiction)
+        make().fit(X, constraints=contradiction, on_conflict="raise")
     assert len(caught.value.conflicts) == 1
 
 
 @pytest.mark.filterwarnings("ignore::spherepair.errors.ConstraintWarning")
-@pytest.mark.parametrize(("policy", "n_kept"), [("drop", 4), ("keep", 5)])
-def test_contradictions_can_be_dropped_or_kept(
+@pytest.mark.parametrize(("policy", "n_kept"), [("weigh", 4), ("drop", 4), ("keep", 5)])
+def test_contradictions_can_be_weighed_dropped_or_kept(
     policy: str, n_kept: int, make: Any, X: Any, contradiction: Any
 ) -> None:
     model = make().fit(X, constraints=contradiction, on_conflict=policy)
@@ -238,7 +238,7 @@ def test_refine_refuses_pairs_that_contradict_the_old_ones(make: Any, X: Any, pa
     must = pairs.must_links
     opposite = Constraints.from_pairs(cannot_link=[(must.left[0], must.right[0])])
     with pytest.raises(ConflictError):
-        model.refine(opposite)
+        model.refine(opposite, on_conflict="raise")
     assert len(model.constraints_) == len(pairs)
 
 

@@ -141,7 +141,7 @@ def test_kmeans_starts_from_groups_that_the_pairs_prove(fitted: SpherePair, is_k
         labeled if is_known else np.where(labeled == 2, -1, labeled), random_state=0
     )
     model = copy.copy(fitted).set_params(n_clusters=3)
-    found, number = model._cluster(SimpleNamespace(pairs=pairs), embedding)  # type: ignore[arg-type]
+    found, number = model._cluster(SimpleNamespace(trusted=pairs), embedding)  # type: ignore[arg-type]
     assert number is None
     assert _same_partition(found.labels, y) is is_known
 

@@ -33,6 +33,7 @@ INVALID = {
     "batch_size": [0, 2.5, "auto"],
     "max_epochs": [0, 1.5],
     "schedule": ["paper", 20, {"min_steps": 1}],
+    "wrong_answers": ["none", 1.5, -0.1],
     "learning_rate": [0.0, -1e-3, np.inf],
     "stopping": ["never", 5, object()],
     "encoder": ["mlp", 3],

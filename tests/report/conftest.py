@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +12,6 @@ from sklearn.datasets import load_digits
 
 from spherepair import Constraints, SpherePair
 from spherepair.report import ReportOptions, build_report
-
-CHROMIUM_OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 
 
 class PlainModel(BaseEstimator):
@@ -94,18 +83,3 @@ def many_clusters():
 @pytest.fixture(scope="session")
 def plain_model():
     return PlainModel
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Headless Chromium."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        pytest.skip("Chromium is not on this machine")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with playwright.sync_playwright() as running:
-            chromium = running.chromium.launch(executable_path=program, args=CHROMIUM_OPTIONS)
-            yield chromium
-            chromium.close()

@@ -36,7 +36,9 @@ from spherepair.asking.record import (
     Record,
     close_record,
     fingerprint_rows,
+    load_project_model,
     read_project,
+    save_project_model,
     write_project,
 )
 from spherepair.asking.situation import (
@@ -163,7 +165,9 @@ class Interview(Conversation):
                 if len(self._people) > 1
                 else self.answers
             )
-            now = Situation(self._snapshot, self.groups, own, passed, random, self._settled.is_doubtful)
+            now = Situation(
+                self._snapshot, self.groups, own, passed, random, self._settled, self._first_view.vectors
+            )
             question = self.strategy.propose(now)
             question = question if question is not None else RandomPairs().propose(now)
             return None if question is None else self._cards.give(question, by=by)
@@ -268,8 +272,9 @@ class Interview(Conversation):
             if record is not self._record:
                 close_record(self._record)
                 self._record = record
-        if self.model is not None and self._fitted_on >= 0:
-            self.model.save(Path(folder) / "model")
+            model, fitted_on = self.model, self._fitted_on
+        if model is not None and fitted_on >= 0:
+            save_project_model(Path(folder), model, fitted_on)
 
     @classmethod
     def open(cls, folder: str | Path, X: Any = None, **settings: Any) -> Self:
@@ -278,11 +283,14 @@ class Interview(Conversation):
         given = {"strategy": project.strategy, "random_state": project.seed, "constraints": project.known}
         try:
             interview = cls(project.X, items=project.items, record=record, **{**given, **settings})
+            saved = load_project_model(Path(folder))
         except BaseException:
             close_record(record)
             raise
-        if interview.answers:
-            interview.refit()
+        if saved is not None:
+            model, fitted_on = saved
+            said = Settled(links_of(interview._known), interview.answers[:fitted_on])
+            interview._take_over(model, said.groups, fitted_on)
         return interview
 
     def close(self, *, wait: bool = True) -> None:

@@ -8,13 +8,13 @@ answer can lower.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from spherepair.asking.questions import Answer, Link
+from spherepair.asking.questions import NONE, Answer, ChoiceQuestion, Link, PairQuestion
 from spherepair.constraints.graph import greedy_clique
 
 
@@ -36,6 +36,7 @@ class Groups:
         self._members: dict[int, list[int]] = {}
         self._different: defaultdict[int, set[int]] = defaultdict(set)
         self._clique: list[int] | None = None
+        self._placed: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
         self.contradictions: list[Link] = []
         self.add(links)
 
@@ -72,7 +73,7 @@ class Groups:
                 self._join(left, right)
             else:
                 self._separate(left, right)
-        self._clique = None
+        self._clique = self._placed = None
 
     def add_in_order(self, links: Iterable[Link]) -> None:
         """Take links in one after the other, as they were said."""
@@ -126,9 +127,11 @@ class Groups:
 
     def placed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows whose group is known, (m,), and the numbers of their groups, (m,)."""
-        pairs = [(row, number) for number, root in enumerate(self.roots) for row in self._members[root]]
-        table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return table[:, 0], table[:, 1]
+        if self._placed is None:
+            parts = [self._members[root] for root in self.roots]
+            rows = np.array([row for part in parts for row in part], dtype=np.int64)
+            self._placed = rows, np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return self._placed
 
     def components(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """All rows (m,), their components (m,), and which components differ (C, C)."""
@@ -180,8 +183,9 @@ class Groups:
 class Settled:
     """What stands of all that was said, and the groups that follow.
 
-    The first statement holds until it is taken back, with one exception: a check is an item asked about a
-    second time, and where it contradicts what was said of the item before, the check holds.
+    The first statement holds until it is taken back, but for checks, which ask a second time. Where one of
+    them contradicts what was said of its item, the check holds. Where one says that two groups are the same,
+    they are joined if it was said as often as that they differ.
 
     Parameters
     ----------
@@ -196,6 +200,7 @@ class Settled:
         self.stated: list[tuple[Link, Answer]] = []
         #: Person of each check, and whether it agreed with what was said before.
         self.checks: list[tuple[str, bool]] = []
+        self._same: list[tuple[int, int]] = []
         for answer in answers:
             self.add(answer)
 
@@ -208,23 +213,51 @@ class Settled:
         """Take an answer in."""
         links = answer.links
         is_check = answer.question.is_check and len(links) > 0
-        is_overruled = is_check and any(self._contradicts(link) for link in links)
+        is_contrary = is_check and any(self._contradicts(link) for link in links)
         if is_check:
-            self.checks.append((answer.by, not is_overruled))
-        if is_overruled:
+            self.checks.append((answer.by, not is_contrary))
+        if is_contrary and isinstance(answer.question, PairQuestion):
+            self._same.append(links[0][:2])
+            if links[0][2] and not self._joins(*links[0][:2]):
+                return  # said too seldom to count against what keeps the groups apart
+        elif is_contrary:
             asked = set(answer.question.subjects)
-            self.stated = [
-                (link, earlier)
-                for link, earlier in self.stated
-                if not asked.intersection(link[:2], earlier.question.subjects)
-            ]
-            self.groups = Groups(self._known)
-            self.groups.add_in_order(link for link, _ in self.stated)
+            self._drop(lambda link, earlier: bool(asked.intersection(link[:2], earlier.question.subjects)))
         self.stated += [(link, answer) for link in links]
         self.groups.add(links)
 
+    def support(self, left: int, right: int) -> int:
+        """How many answers say themselves that two groups differ; that another one was chosen is no such."""
+        first, second = set(self.groups.members(left)), set(self.groups.members(right))
+        return len({answer.number for link, answer in self._between(first, second) if _is_direct(answer)})
+
+    def _between(self, first: set[int], second: set[int]) -> Iterator[tuple[Link, Answer]]:
+        for link, answer in self.stated:
+            if (link[0] in first and link[1] in second) or (link[1] in first and link[0] in second):
+                yield link, answer
+
+    def _joins(self, left: int, right: int) -> bool:
+        """Join two groups if they were called the same as often as different."""
+        first, second = set(self.groups.members(left)), set(self.groups.members(right))
+        votes = sum((a in first and b in second) or (b in first and a in second) for a, b in self._same)
+        if votes < self.support(left, right):
+            return False
+        crossing = {id(link) for link, _ in self._between(first, second)}
+        self._drop(lambda link, _: id(link) in crossing)
+        return True
+
+    def _drop(self, is_gone: Callable[[Link, Answer], bool]) -> None:
+        self.stated = [(link, answer) for link, answer in self.stated if not is_gone(link, answer)]
+        self.groups = Groups(self._known)
+        self.groups.add_in_order(link for link, _ in self.stated)
+
     def _contradicts(self, link: Link) -> bool:
         return self.groups.relation(link[0], link[1]) is (not link[2])
+
+
+def _is_direct(answer: Answer) -> bool:
+    """Whether an answer was about a difference, and not about which group a row belongs to."""
+    return not isinstance(answer.question, ChoiceQuestion) or answer.reply == NONE
 
 
 def shortest_proof(links: Iterable[Link], left: int, right: int, *, is_same: bool) -> list[Link]:

@@ -24,10 +24,11 @@ from scipy import sparse
 from spherepair.constraints import Constraints
 from spherepair.constraints.labels_and_answers import FORMAT, LONGEST_LINE, VERSION, is_json
 from spherepair.errors import RecordError
+from spherepair.estimators import load
 from spherepair.files import atomic_write, atomic_write_text
 
 RECORD_FILE, DENSE_FILE, SPARSE_FILE, ITEMS_FILE = "answers.jsonl", "rows.npy", "rows.npz", "items.json"
-KNOWN_FILE, SETTINGS_FILE = "known_pairs.csv", "interview.json"
+KNOWN_FILE, SETTINGS_FILE, MODEL_FOLDER = "known_pairs.csv", "interview.json", "model"
 
 
 class Record(Protocol):
@@ -257,6 +258,21 @@ def read_project(folder: Path, X: Any = None) -> tuple[Project, FileRecord]:
     known = Constraints.read(known_file) if known_file.exists() else Constraints.from_pairs()
     project = Project(X, items, known, strategy, seed)
     return project, FileRecord(path, fingerprint=fingerprint_rows(X))
+
+
+def save_project_model(folder: Path, model: Any, n_answers: int) -> None:
+    """Keep a model that has learned from so many answers."""
+    model.save(folder / MODEL_FOLDER)
+    settings = _json(folder / SETTINGS_FILE, default={})
+    atomic_write_text(folder / SETTINGS_FILE, json.dumps({**settings, "model_answers": n_answers}))
+
+
+def load_project_model(folder: Path) -> tuple[Any, int] | None:
+    """The model of a project and how many answers it has learned from; ``None`` where there is none."""
+    n_answers = _json(folder / SETTINGS_FILE, default={}).get("model_answers")
+    if not isinstance(n_answers, int) or not (folder / MODEL_FOLDER).is_dir():
+        return None
+    return load(folder / MODEL_FOLDER), n_answers
 
 
 def _json(path: Path, *, default: Any) -> Any:

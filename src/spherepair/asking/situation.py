@@ -7,8 +7,8 @@ Accuracy is estimated from items that were drawn at random and predicted beforeh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -104,7 +104,8 @@ class Snapshot:
 
     def lacks(self, rows: Sequence[int]) -> bool:
         """Whether some of these rows are not in the pool."""
-        return not np.isin(rows, self.pool).all()
+        places = np.minimum(self.places(rows), len(self.pool) - 1)
+        return not np.array_equal(self.pool[places], rows)
 
     def vectors(self, rows: Sequence[int] | Rows) -> Floats:
         """Embeddings of rows of the pool."""
@@ -125,8 +126,10 @@ class Situation:
     passed : frozenset of int
         Rows that are not to be asked about: unsure, skipped, or before somebody else.
     random : Generator
-    is_doubtful : bool
-        Whether some answer is known to be wrong.
+    settled : Settled
+        What stands of the answers of all.
+    plain_vectors : callable, optional
+        Rows to unit vectors that no answer has changed.
     """
 
     snapshot: Snapshot
@@ -134,12 +137,18 @@ class Situation:
     answers: Sequence[Answer]
     passed: frozenset[int]
     random: np.random.Generator
-    is_doubtful: bool = False
+    settled: Settled = field(default_factory=lambda: Settled(()))
+    plain_vectors: Callable[[Rows], Floats] | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether some answer is known to be wrong."""
+        return self.settled.is_doubtful
 
     def is_open(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether rows are neither in a group nor set aside as unsure or skipped."""
-        settled = [row for row in self.groups.rows if self.groups.group_of(row) is not None]
-        return ~np.isin(rows, [*settled, *self.passed])
+        settled = self.groups.placed()[0]
+        return ~np.isin(rows, np.concatenate([settled, np.fromiter(self.passed, np.int64, len(self.passed))]))
 
     def undecided_groups(self, item: int) -> list[int]:
         """Roots of the groups that ``item`` may still belong to, the most likely first."""
@@ -359,13 +368,12 @@ def _share_of_pairs(answers: Sequence[Answer]) -> float | None:
 
 def _answers_since_new_group(answers: Sequence[Answer], groups: Groups) -> int:
     """How many answers came after the one that first named a row of the youngest group."""
-    first: dict[int, int] = {}
+    missing = set(range(len(groups)))
     for place, answer in enumerate(answers):
-        for row in answer.question.rows:
-            number = groups.group_of(row)
-            if number is not None:
-                first.setdefault(number, place)
-    return len(answers) - 1 - max(first.values()) if first else len(answers)
+        missing.difference_update(groups.group_of(row) for row in answer.question.rows)
+        if not missing:
+            return len(answers) - 1 - place
+    return len(answers)
 
 
 def _chance_of_new_group(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:

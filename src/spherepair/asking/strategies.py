@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from spherepair.asking.questions import (
+    DIFFERENT,
     MOST_EXEMPLARS,
     MOST_ITEMS,
     NONE,
@@ -24,7 +25,7 @@ from spherepair.asking.questions import (
     Question,
 )
 from spherepair.asking.situation import Floats, Rows, Situation, Snapshot
-from spherepair.clustering.assigners import kmeans
+from spherepair.clustering.assigners import kmeans, unit_rows
 
 #: Items that do not belong on a group card: so many of them are placed right after it.
 ODD_ITEMS_PLACED = 2
@@ -32,6 +33,8 @@ ODD_ITEMS_PLACED = 2
 CHECK_EVERY, DOUBTFUL_EVERY = 25, 8
 #: A group of one row is asked about again after so many answers, where some answer was wrong.
 YOUNG_ANSWERS = 10
+#: Groups that so many answers at most keep apart are looked at again, the most alike pairs first.
+FEW_ANSWERS, CLOSEST_GROUPS = 2, 40
 #: Items of a group card that are drawn at random, to estimate how often the model is right.
 RANDOM_ITEMS = 2
 #: Rows among which a strategy that has run out of prepared items looks for more.
@@ -39,6 +42,8 @@ QUICK_ROWS = 2000
 #: Share of an item's weight that grows with how unsure it is; it is reached when every group has so many
 #: rows placed. While few are, typical rows teach more.
 UNSURE_SHARE, ROWS_PER_GROUP = 0.5, 40
+#: From so many placed rows on, items are looked for only where none of these is near.
+MANY_PLACED = 1000
 
 
 class Strategy(Protocol):
@@ -94,6 +99,11 @@ class Cards:
         """Typical rows of cells without a placed row; heavy ones far from all before them come first."""
         share = _unsure_share(len(placed), len(snapshot.roots))
         weight = (1.0 - share) + 2.0 * share * (1.0 - snapshot.margin)
+        if len(placed) > MANY_PLACED:  # a cell for each would take minutes: only look where none is near
+            near = _nearest(snapshot.embedding, snapshot.vectors(placed))
+            far = np.sort(np.argsort(near, kind="stable")[: len(near) // 4])
+            part = Snapshot(snapshot.pool[far], snapshot.embedding[far], snapshot.roots, snapshot.centers)
+            return self.prepare(part, placed[:0], n_items, random)
         cell, typical, mass = typical_rows(snapshot.embedding, weight, len(placed) + n_items, random=random)
         mass[cell[snapshot.places(placed)]] = 0.0
         mass[typical < 0] = 0.0
@@ -193,13 +203,18 @@ def _first_choice(now: Situation, item: int) -> Question | None:
 
 
 def _check(now: Situation) -> Question | None:
-    """Every so often, an earlier answer again; first the groups of one row, where some answer was wrong."""
+    """Every so often a second look: at groups that may be one, at an earlier answer, at groups of one row."""
     every = DOUBTFUL_EVERY if now.is_doubtful else CHECK_EVERY
-    if len(now.answers) % every != every - 1:
+    checks = [place for place, answer in enumerate(now.answers, start=1) if answer.question.is_check]
+    if len(now.answers) - (checks[-1] if checks else 0) < every - 1:
         return None
     single = _single_row(now) if now.is_doubtful else None
     if single is not None:
         return _second_look(now, single)
+    return (_same_groups(now) if len(checks) % 3 != 2 else None) or _earlier_answer(now)
+
+
+def _earlier_answer(now: Situation) -> Question | None:
     earlier = [
         a
         for a in now.answers
@@ -211,6 +226,32 @@ def _check(now: Situation) -> Question | None:
     assert isinstance(question, ChoiceQuestion)
     shown = now.random.permutation(question.exemplars)
     return ChoiceQuestion(question.item, tuple(int(e) for e in shown), is_check=True)
+
+
+def _same_groups(now: Situation) -> Question | None:
+    """The two groups most alike among those that little keeps apart: a wrong "none" makes two out of one.
+
+    Models are told that the groups differ, so likeness is that of the rows as they are.
+    """
+    rows, numbers = now.groups.placed()
+    roots = now.groups.roots
+    if now.plain_vectors is None or len(roots) < 2:
+        return None
+    one_hot = (numbers == np.arange(len(roots))[:, None]).astype(np.float32)
+    means = unit_rows(one_hot @ now.plain_vectors(rows))
+    left, right = np.triu_indices(len(roots), k=1)
+    asked = {frozenset(map(now.groups.root, a.question.rows)) for a in now.answers if _is_pair_check(a)}
+    for place in np.argsort(-(means @ means.T)[left, right], kind="stable")[:CLOSEST_GROUPS]:
+        pair = roots[left[place]], roots[right[place]]
+        if frozenset(pair) not in asked and now.settled.support(*pair) <= FEW_ANSWERS:
+            return PairQuestion(now.exemplar(pair[0]), now.exemplar(pair[1]), is_check=True)
+    return None
+
+
+def _is_pair_check(answer: Answer) -> bool:
+    return (
+        isinstance(answer.question, PairQuestion) and answer.question.is_check and answer.reply == DIFFERENT
+    )
 
 
 def _single_row(now: Situation) -> int | None:
@@ -264,6 +305,15 @@ def _far_and_heavy(vectors: Floats, mass: NDArray[np.float64], known: Floats) ->
         order.append(int(gain.argmax()))
         distance = np.minimum(distance, 2.0 - 2.0 * (vectors @ vectors[order[-1]]))
     return order
+
+
+def _nearest(vectors: Floats, known: Floats) -> Floats:
+    """Cosine of each vector and the nearest known one, a block at a time."""
+    blocks = (known[start : start + MANY_PLACED].T for start in range(0, len(known), MANY_PLACED))
+    found = np.full(len(vectors), -1.0, dtype=np.float32)
+    for block in blocks:
+        np.maximum(found, (vectors @ block).max(axis=1), out=found)
+    return found
 
 
 def _cards_of_groups(now: Situation) -> NDArray[np.float64]:

@@ -17,8 +17,8 @@ from spherepair import __version__
 from spherepair.benchmark.experiments import DatasetChoice, Experiment, MethodChoice
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators import ESTIMATORS
-from spherepair.estimators.spherepair import Schedule
 from spherepair.terms import Terms
+from spherepair.training.batches import Schedule
 from spherepair.training.pretraining import PRETRAINING
 
 #: Part of every key. Raise it in the commit that changes results (a loss, a default, a stopping rule, how

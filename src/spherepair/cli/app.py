@@ -52,6 +52,11 @@ COMMANDS = {
         "Ask a person or a program which rows belong together.",
         "spherepair ask rows.csv --id id --out answers.jsonl",
     ),
+    "label": Command(
+        "label_command",
+        "Group rows in a browser: answer questions, look at the groups, mend and name them.",
+        "spherepair label messages.csv --text message --id id",
+    ),
     "fit": Command(
         "model_commands",
         "Learn clusters from rows and pairs and save the model.",
@@ -69,7 +74,7 @@ COMMANDS = {
     ),
     "check": Command(
         "data_commands",
-        "Summarize pairs: counts, coverage, implied pairs and contradictions.",
+        "Summarize pairs: counts, coverage, implied pairs, contradictions, and with --model wrong answers.",
         "spherepair check pairs.csv --data rows.csv --id id",
     ),
     "clusters": Command(

@@ -28,9 +28,12 @@ from spherepair.cli.options import (
     refuse_within,
 )
 from spherepair.cli.question_cards import CardView, Items, card_of, read_items
+from spherepair.cli.raw_rows import ColumnChoice
 from spherepair.cli.terminal import InterruptedCommand, Terminal, command_terminal
 from spherepair.constraints import Constraints
+from spherepair.encoders import TableEncoder
 from spherepair.errors import InvalidAnswerError, InvalidParameterError, SpherePairError
+from spherepair.estimators.job import attach_encoder
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files.data_tables import Table
 
@@ -53,8 +56,10 @@ def ask(
     out: options.RecordOption,
     text: options.TextOption = None,
     images: options.ImagesOption = None,
+    as_: options.AsOption = None,
     id_column: options.IdOption = None,
     drop: options.DropOption = None,
+    keep_empty: options.KeepEmptyOption = False,
     constraints: options.KnownPairsOption = None,
     by: options.ByOption = None,
     answerer: options.AnswererOption = None,
@@ -83,16 +88,15 @@ def ask(
         if answerer is not None:
             split_command(answerer)
         with terminal.spinner(f"reading {data}"):
-            table, items = read_items(data, text=text, images=images, id_column=id_column, drop=drop or [])
+            choice = ColumnChoice.of(text=text, images=images, as_=as_, drop=drop, keep_empty=keep_empty)
+            table, items, encoder = read_items(data, choice, id_column=id_column, terminal=terminal)
             known = (
                 None
                 if constraints is None
                 else Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
             )
-        if model is not None and text is not None:
-            terminal.warn("a model of texts labels no new texts yet; --labels writes the clusters of these.")
         given = {"hidden_dims": hidden_dims, "max_epochs": max_epochs, "pretraining": pretraining}
-        template = _model_of(preset, given, device=device, seed=seed)
+        template = _model_of(preset, given, device=device, seed=seed, is_encoded=encoder is not None)
         with terminal.spinner("preparing the first question"):
             interview = Interview(
                 table.X,
@@ -117,7 +121,7 @@ def ask(
                     )
             state = interview.state
             if model is not None or labels is not None:
-                _finish(interview, table, model=model, labels=labels, terminal=terminal)
+                _finish(interview, table, encoder, model=model, labels=labels, terminal=terminal)
         fields = {
             "out": str(out),
             "stopped": reason,
@@ -125,10 +129,8 @@ def ask(
             "model": None if model is None else str(model),
             "labels": None if labels is None else str(labels),
         }
-        is_text = text is not None
-        terminal.print_result(
-            fields, _result_lines(state, reason, out, _next_command(data, out, id_column, drop, is_text))
-        )
+        command = _next_command(data, out, id_column, choice)
+        terminal.print_result(fields, _result_lines(state, reason, out, command))
 
 
 @dataclass(frozen=True)
@@ -299,9 +301,13 @@ def _check_paths(
             refuse_within(labels, model, option="--labels")
 
 
-def _model_of(preset: Preset, given: dict[str, Any], *, device: str, seed: int) -> SpherePair | None:
+def _model_of(
+    preset: Preset, given: dict[str, Any], *, device: str, seed: int, is_encoded: bool
+) -> SpherePair | None:
     """The model of every refit; ``None`` leaves it to the interview."""
-    if preset is Preset.DEFAULT and device == "auto" and not any(given.values()):
+    if is_encoded:  # the encoder has weighed the columns
+        given = {"scaling": "none", **given, "hidden_dims": given["hidden_dims"] or "small"}
+    elif preset is Preset.DEFAULT and device == "auto" and not any(given.values()):
         return None
     settings = {"embedding_dim": "auto", "device": device, "random_state": seed, "progress": False, **given}
     return build_model("auto", preset, **settings)
@@ -344,13 +350,20 @@ def _run(interview: Interview, program: Program, limits: Limits, *, by: str, ter
 
 
 def _finish(
-    interview: Interview, table: Table, *, model: Path | None, labels: Path | None, terminal: Terminal
+    interview: Interview,
+    table: Table,
+    encoder: TableEncoder | None,
+    *,
+    model: Path | None,
+    labels: Path | None,
+    terminal: Terminal,
 ) -> None:
     """Fit on all answers, and write what was asked for."""
     if not len(interview.constraints):
         raise InvalidAnswerError("there is no answer to fit a model on, so nothing was written.")
     with terminal.spinner("fitting a model on all answers"):
         fitted = interview.refit().model
+    attach_encoder(fitted, encoder)
     if model is not None:
         fitted.save(model)
         terminal.wrote(model)
@@ -363,12 +376,10 @@ def _counted(answers: list[Answer]) -> str:
     return "1 answer" if len(answers) == 1 else f"{len(answers)} answers"
 
 
-def _next_command(data: Path, out: Path, id_column: str | None, drop: list[str] | None, is_text: bool) -> str:
-    if is_text:
-        return "this command again with --labels labels.csv"
+def _next_command(data: Path, out: Path, id_column: str | None, choice: ColumnChoice) -> str:
     words = ["spherepair", "fit", str(data), "--constraints", str(out)]
     words += [] if id_column is None else ["--id", id_column]
-    words += [word for name in drop or () for word in ("--drop", name)]
+    words += choice.as_options()
     return shlex.join([*words, "--out", "model/"])
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
-from typing import Annotated, Any
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
 from rich.table import Table
 
-from spherepair.cli.options import DataOption, IdOption, JsonOption, PairsArgument, QuietOption
+from spherepair.cli.options import DataOption, IdOption, JsonOption, PairsArgument, QuietOption, check_output
 from spherepair.cli.terminal import CONTRADICTORY, as_text, command_terminal
 from spherepair.constraints import ConflictReport, Constraints, ConstraintSummary
 from spherepair.datasets import DatasetInfo, list_datasets
+from spherepair.errors import InvalidConstraintsError
+from spherepair.files.columns import write_columns
 from spherepair.files.data_tables import Rows, read_rows
+
+if TYPE_CHECKING:
+    from spherepair.estimators.judging import Suspect
 
 #: People named in the summary; all are counted.
 SHOWN_PEOPLE = 5
+#: Suspicious answers that are listed; a file has all.
+SHOWN_SUSPECTS = 20
 
 
 def check(
@@ -35,21 +43,38 @@ def check(
             show_default="all",
         ),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", metavar="MODEL", help="Model fitted on the pairs: list answers that may be wrong."
+        ),
+    ] = None,
+    suspects_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--suspects", metavar="FILE", help="Also write these answers: .csv, .parquet or .jsonl."
+        ),
+    ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Summarize pairs: counts, coverage, implied pairs and contradictions.
+    """Summarize pairs: counts, coverage, implied pairs, contradictions, and with --model wrong answers.
 
     Exit code 3 means that there are contradictions.
     """
     if id_column is not None and data is None:
         raise typer.BadParameter("needs --data, the file with that column.", param_hint="--id")
+    if suspects_out is not None and model is None:
+        raise typer.BadParameter("needs --model, which judges the answers.", param_hint="--suspects")
     with command_terminal("check", as_json=as_json, quiet=quiet) as terminal:
+        if suspects_out is not None:
+            check_output(suspects_out, [pairs, data])
         with terminal.spinner(f"checking {pairs}"):
             rows = Rows(0, None) if data is None else read_rows(data, id_column=id_column)
             n_rows = None if data is None else rows.n_rows
             given = Constraints.read(pairs, ids=rows.ids, n_rows=n_rows)
             summary, conflicts = given.summary(), given.conflicts()
+            suspects = None if model is None else _suspects(model, given)
         ids = None if rows.ids is None else rows.ids.to_pylist()
         people = dict(Counter(name for name in given.by.tolist() if name).most_common())
         fields = {
@@ -62,9 +87,60 @@ def check(
             "conflicts": [_conflict_fields(conflict, ids) for conflict in conflicts[:limit]],
         }
         lines = _lines(summary, people, conflicts, n_rows=n_rows, ids=ids, limit=limit)
+        if suspects is not None:
+            fields["suspects"] = [asdict(suspect) for suspect in suspects]
+            lines += ["", *_suspect_lines(suspects, ids)]
+        if suspects_out is not None:
+            write_columns(suspects_out, _suspect_columns(suspects or [], ids))
         terminal.print_result(fields, lines)
     if conflicts:
         raise typer.Exit(CONTRADICTORY)
+
+
+def _suspects(model: Path, given: Constraints) -> list[Suspect]:
+    """Answers among the given ones that the model holds for wrong, with their rows in this file."""
+    from spherepair.estimators import load  # torch takes seconds to load, and most checks need no model
+
+    fitted = load(model, device="cpu")
+    given.validate(len(fitted.labels_))
+    if not hasattr(fitted, "suspects"):
+        raise InvalidConstraintsError(
+            f"{model} does not judge answers; fit a SpherePair model on these pairs."
+        )
+    places = {
+        (pair.left, pair.right, pair.is_must_link): row
+        for pair, row in zip(given, given.source_row, strict=True)
+    }
+    found = (
+        (suspect, places.get((suspect.left, suspect.right, suspect.link == "must-link")))
+        for suspect in fitted.suspects(None)
+    )
+    return [replace(suspect, source_row=int(row)) for suspect, row in found if row is not None]
+
+
+def _suspect_columns(suspects: list[Suspect], ids: list[Any] | None) -> dict[str, Any]:
+    """Columns of a file that is read as pairs again: rows by ID where they have one."""
+    names = ("left", "right", "link", "by", "probability", "reason", "source_row")
+    columns = {name: [getattr(suspect, name) for suspect in suspects] for name in names}
+    if ids is not None:
+        columns |= {end: [ids[row] for row in columns[end]] for end in ("left", "right")}
+    return columns
+
+
+def _suspect_lines(suspects: list[Suspect], ids: list[Any] | None) -> list[str]:
+    if not suspects:
+        return ["no answer seems wrong"]
+    lines = [f"{len(suspects)} answers to look at again:"]
+    for suspect in suspects[:SHOWN_SUSPECTS]:
+        left, right = (row if ids is None else ids[row] for row in (suspect.left, suspect.right))
+        by = f" by {suspect.by}" if suspect.by else ""
+        share = f"{100 * suspect.probability:.0f} %"
+        lines.append(
+            f"  {suspect.link} ({left}, {right}) at row {suspect.source_row}{by}: wrong with {share}; "
+            f"{suspect.reason}"
+        )
+    more = len(suspects) - SHOWN_SUSPECTS
+    return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
 def _conflict_fields(conflict: Any, ids: list[Any] | None) -> dict[str, Any]:

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from spherepair.cli.model_commands import (
     predict_blocks,
     read_inputs,
-    read_rows_for,
     result_fields,
     result_lines,
     training_progress,
     write_labels,
 )
 from spherepair.cli.options import JsonOption, QuietOption, SeedOption, layer_sizes
+from spherepair.cli.raw_rows import ColumnChoice, read_rows_for
 from spherepair.cli.terminal import Terminal, command_terminal
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError
@@ -73,7 +73,9 @@ def _run(
     files: DemoFiles, truth: Truth, *, seed: int, hidden_dims: str, terminal: Terminal
 ) -> tuple[dict[str, Any], list[str]]:
     """Fit, save, predict, draw and report; returns the result for JSON and for people."""
-    table, pairs = read_inputs(files.rows, files.pairs, id_column=ID_COLUMN, drop=(), terminal=terminal)
+    table, pairs, _ = read_inputs(
+        files.rows, files.pairs, id_column=ID_COLUMN, choice=ColumnChoice(), terminal=terminal
+    )
     model = SpherePair(hidden_dims=layer_sizes(hidden_dims), random_state=seed)
     with training_progress(model, terminal) as elapsed:
         model.fit(table.X, constraints=pairs)
@@ -213,7 +215,7 @@ def _program() -> str:
     """How this program was called, so that copied commands work."""
     called = sys.argv[0]
     if Path(called).name != "spherepair":
-        return f"{shlex.quote(sys.executable)} -m spherepair.cli"
+        return f"{shlex.quote(sys.executable)} -m spherepair"
     found = shutil.which("spherepair")
     is_on_path = found is not None and Path(found).resolve() == Path(called).resolve()
     return "spherepair" if is_on_path else shlex.quote(called)

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from spherepair.cli.model_commands import read_rows_for
 from spherepair.cli.options import (
     DATA_KINDS,
     PAIR_KINDS,
@@ -24,11 +23,13 @@ from spherepair.cli.options import (
     QuietOption,
     check_output,
 )
+from spherepair.cli.raw_rows import read_rows_for
 from spherepair.cli.terminal import command_terminal
 from spherepair.clustering import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators import load
+from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files.data_tables import ARRAY_SUFFIXES, read_rows
 from spherepair.plots import plot_cluster_number, save_figure
@@ -191,7 +192,9 @@ def report(
     id_column: IdOption = None,
     text: Annotated[
         str | None,
-        typer.Option("--text", metavar="COLUMN", help="Text column to show: not a feature."),
+        typer.Option(
+            "--text", metavar="COLUMN", help="Text column to show; texts of the fit are shown anyway."
+        ),
     ] = None,
     drop: DropOption = None,
     image: Annotated[
@@ -215,8 +218,8 @@ def report(
         settings = ReportOptions(title=title, image=image, n_points=points, n_violated=limit)
         with terminal.spinner(f"reading {data}"):
             fitted = load(model, device=device)
-            left_out = [*(drop or ()), *([] if text is None else [text])]
-            table = read_rows_for(fitted, data, id_column=id_column, drop=left_out)
+            shown_only = [] if text is None or takes_raw_rows(fitted) else [text]
+            table = read_rows_for(fitted, data, id_column=id_column, drop=[*(drop or ()), *shown_only])
             pairs = (
                 None
                 if constraints is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,17 @@ from spherepair.cli.options import (
     layer_sizes,
     refuse_within,
 )
+from spherepair.cli.raw_rows import ColumnChoice, encode, is_small_on_cpu, read_raw, read_rows_for
 from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.constraints import Constraints
+from spherepair.encoders import TableEncoder
 from spherepair.errors import ConflictError, InvalidConstraintsError, InvalidDataError
 from spherepair.estimators import load
-from spherepair.estimators.job import training_table
+from spherepair.estimators.job import attach_encoder, detach_encoder, training_table
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import atomic_write
 from spherepair.files.columns import write_columns
-from spherepair.files.data_tables import Table, column_names, read_table
+from spherepair.files.data_tables import Table, column_names
 from spherepair.persistence import MODEL_FILE
 from spherepair.training.session import CHECKPOINT_FILE
 
@@ -47,15 +49,20 @@ def fit(
     out: options.ModelOption,
     clusters: options.ClustersOption = "auto",
     id_column: options.IdOption = None,
+    text: options.TextOption = None,
+    images: options.ImagesOption = None,
+    as_: options.AsOption = None,
     drop: options.DropOption = None,
+    keep_empty: options.KeepEmptyOption = False,
     labels_out: options.LabelsOption = None,
-    on_conflict: options.ConflictOption = OnConflict.RAISE,
+    on_conflict: options.ConflictOption = OnConflict.WEIGH,
     seed: options.SeedOption = 0,
     checkpoint: options.CheckpointOption = None,
     preset: options.PresetOption = Preset.DEFAULT,
     embedding_dim: options.DimensionOption = "auto",
     hidden_dims: options.HiddenOption = None,
     max_epochs: options.EpochsOption = None,
+    wrong_answers: options.WrongAnswersOption = None,
     clustering: options.ClusteringOption = None,
     pretraining: options.PretrainingOption = None,
     device: options.DeviceOption = "auto",
@@ -72,6 +79,7 @@ def fit(
             hidden_dims=hidden_dims,
             pretraining=pretraining,
             max_epochs=max_epochs,
+            wrong_answers=options.share_or_auto(wrong_answers),
             clustering=None if clustering is None else clustering.value,
             device=device,
             random_state=seed,
@@ -84,14 +92,22 @@ def fit(
         if labels_out is not None:
             check_label_file(labels_out, [data, constraints])
             refuse_within(labels_out, out, option="--labels-out")
-        table, pairs = read_inputs(data, constraints, id_column=id_column, drop=drop or (), terminal=terminal)
+        choice = ColumnChoice.of(text=text, images=images, as_=as_, drop=drop, keep_empty=keep_empty)
+        table, pairs, encoder = read_inputs(
+            data, constraints, id_column=id_column, choice=choice, terminal=terminal
+        )
         if on_conflict is OnConflict.RAISE and (conflicts := pairs.conflicts()):
             raise conflicts.to_error(None if table.ids is None else table.ids.to_pylist())
         if checkpoint is not None and (checkpoint / CHECKPOINT_FILE).exists():
             terminal.note(f"continuing from {checkpoint}")
+        if encoder is not None and model.scaling == "auto":
+            model.set_params(scaling="none")  # the encoder has weighed the columns
+        if hidden_dims is None and preset is Preset.DEFAULT and is_small_on_cpu(table.X.shape[0], device):
+            model.set_params(hidden_dims="small")
         with training_progress(model, terminal) as seconds:
             model.fit(table.X, constraints=pairs, on_conflict=on_conflict.value, checkpoint=checkpoint)
         took = seconds()
+        attach_encoder(model, encoder)
         save_outputs(model, out, labels_out, table=table, terminal=terminal)
         written = {"model": str(out), "labels": None if labels_out is None else str(labels_out)}
         fields = {**written, **result_fields(model, pairs), "seed": seed, "seconds": round(took, 3)}
@@ -107,7 +123,7 @@ def refine(
     id_column: options.IdOption = None,
     drop: options.DropOption = None,
     labels_out: options.LabelsOption = None,
-    on_conflict: options.ConflictOption = OnConflict.RAISE,
+    on_conflict: options.ConflictOption = OnConflict.WEIGH,
     device: options.DeviceOption = "auto",
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
@@ -126,7 +142,8 @@ def refine(
         with terminal.spinner(f"reading {data} and {constraints}"):
             fitted = load(model, device=device)
             table = read_rows_for(fitted, data, id_column=id_column, drop=drop or ())
-            training_table(fitted, table.X)  # refuses other rows before pairs are looked up in them
+            rows = training_table(fitted, table.X)  # refuses other rows before pairs are looked up in them
+            encoder = detach_encoder(fitted)
             if id_column is None:
                 _warn_about_unused_columns(data, table, terminal)
             given = Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
@@ -137,8 +154,9 @@ def refine(
             _refuse_conflicts(known, given, path=constraints, ids=table.ids)
         before = fitted.score_pairs(new)
         with training_progress(fitted, terminal) as seconds:
-            fitted.refine(given, table.X, on_conflict=on_conflict.value)
+            fitted.refine(given, table.X if encoder is None else rows, on_conflict=on_conflict.value)
         took = seconds()
+        attach_encoder(fitted, encoder)
         save_outputs(fitted, out, labels_out, table=table, terminal=terminal)
         after = fitted.score_pairs(new)
         fields = {
@@ -197,13 +215,7 @@ def build_model(
     pretraining: Pretraining | None,
     **settings: Any,
 ) -> SpherePair:
-    """The estimator for the options of ``fit``; the preset decides what is not given.
-
-    Examples
-    --------
-    >>> build_model("3", Preset.PAPER, embedding_dim="auto", hidden_dims=None, pretraining=None).n_clusters
-    3
-    """
+    """The estimator for the options of ``fit``; the preset decides what is not given."""
     settings["embedding_dim"] = count_or_auto(embedding_dim, "--embedding-dim")
     settings["hidden_dims"] = None if hidden_dims is None else layer_sizes(hidden_dims)
     given = {name: value for name, value in settings.items() if value is not None}
@@ -214,11 +226,16 @@ def build_model(
 
 
 def read_inputs(
-    data: Path, constraints: Path | None, *, id_column: str | None, drop: Sequence[str], terminal: Terminal
-) -> tuple[Table, Constraints]:
+    data: Path,
+    constraints: Path | None,
+    *,
+    id_column: str | None,
+    choice: ColumnChoice,
+    terminal: Terminal,
+) -> tuple[Table, Constraints, TableEncoder | None]:
     """Read the rows and the pairs of a fit; no file of pairs is no pairs."""
     with terminal.spinner(f"reading {data}" if constraints is None else f"reading {data} and {constraints}"):
-        table = read_table(data, id_column=id_column, drop=drop)
+        table, encoder = read_raw(data, choice, id_column=id_column)
         if table.n_rows == 0:
             raise InvalidDataError(f"{data} has no rows.")
         pairs = (
@@ -226,20 +243,10 @@ def read_inputs(
             if constraints is None
             else Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
         )
+    if encoder is not None:
+        table = encode(table, encoder, terminal)
     terminal.note(f"{table.n_rows:,} rows, {table.n_features:,} features, {len(pairs):,} pairs")
-    return table, pairs
-
-
-def read_rows_for(model: SpherePair, path: Path, *, id_column: str | None, drop: Sequence[str]) -> Table:
-    """Read rows with the columns of the fit; other columns of the file are ignored."""
-    names = getattr(model, "feature_names_in_", None)
-    return read_table(
-        path,
-        id_column=id_column,
-        drop=drop,
-        features=None if names is None else [str(name) for name in names],
-        n_features=model.n_features_in_,
-    )
+    return table, pairs, encoder
 
 
 @contextmanager
@@ -277,6 +284,7 @@ def result_fields(model: SpherePair, pairs: Constraints) -> dict[str, Any]:
         "cluster_sizes": np.bincount(model.labels_, minlength=model.n_clusters_).tolist(),
         "cluster_number": None if number is None else number.to_dict(),
         "pairs_kept": model.score_pairs(pairs) if len(pairs) else None,
+        "wrong_answers": None if (wrong := model.wrong_answers_) is None else wrong.to_dict(),
         "epochs": dict(Counter(record["stage"] for record in model.history_)),
     }
 
@@ -294,7 +302,8 @@ def result_lines(model: SpherePair, pairs: Constraints, *, seconds: float) -> li
         dropped = len(pairs) - len(model.constraints_)
         remark = f"; {dropped} contradictory pair{'s' * (dropped > 1)} dropped" if dropped else ""
         lines.append(f"satisfied   {100 * model.score_pairs(pairs):.1f} % of {len(pairs):,} pairs{remark}")
-    return [*lines, f"time        {seconds:.1f} s"]
+    said = [f"answers     {wrong}"] if (wrong := model.wrong_answers_) and wrong.n_suspects else []
+    return [*lines, *said, f"time        {seconds:.1f} s"]
 
 
 def predict_blocks(model: SpherePair, table: Table, terminal: Terminal) -> NDArray[np.int64]:

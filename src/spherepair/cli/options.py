@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 
 from spherepair.errors import InvalidParameterError
 
-DATA_KINDS = ".npy, .npz, .csv, .parquet or .svmlight"
+DATA_KINDS = ".csv, .parquet, .xlsx, .npy, .npz, .svmlight or a folder of pictures"
 PAIR_KINDS = ".csv, .parquet or .jsonl with left, right, link and optionally weight"
 LABEL_SUFFIXES = (".csv", ".parquet", ".npy")
 
@@ -20,6 +21,7 @@ LABEL_SUFFIXES = (".csv", ".parquet", ".npy")
 class OnConflict(StrEnum):
     """What to do with pairs that contradict each other."""
 
+    WEIGH = "weigh"
     RAISE = "raise"
     DROP = "drop"
     KEEP = "keep"
@@ -74,7 +76,28 @@ IdOption = Annotated[
 ]
 DropOption = Annotated[
     list[str] | None,
-    typer.Option("--drop", metavar="COLUMN", help="Column to leave out; can be repeated."),
+    typer.Option("--drop", metavar="COLUMNS", help="Columns to leave out: a,b; can be repeated."),
+]
+TextOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--text", metavar="COLUMN", help="Text column. With it, only columns named by an option are features."
+    ),
+]
+ImagesOption = Annotated[
+    list[str] | None,
+    typer.Option("--images", metavar="COLUMN", help="Column with picture files; or . for a folder."),
+]
+AsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--as",
+        metavar="KIND:COLUMN",
+        help="What a column is: number, category, date, boolean, text or image.",
+    ),
+]
+KeepEmptyOption = Annotated[
+    bool, typer.Option("--keep-empty", help="Keep empty texts and unreadable pictures as rows.")
 ]
 LabelsArgument = Annotated[
     Path, typer.Option("--out", "-o", metavar="LABELS", help="Output file: .csv, .parquet or .npy.")
@@ -131,8 +154,17 @@ HiddenOption = Annotated[
     typer.Option(
         "--hidden-dims",
         metavar="SIZES",
-        help="Hidden layers: compact, standard, deep, or sizes such as 500,500,2000.",
-        show_default="from the preset",
+        help="Hidden layers: small, compact, standard, deep, or sizes such as 500,500,2000.",
+        show_default="from the preset; small for few rows on a CPU",
+    ),
+]
+WrongAnswersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wrong-answers",
+        metavar="auto|SHARE",
+        help="Expect wrong answers: estimate how many (auto) or say it; they count less.",
+        show_default="none are expected",
     ),
 ]
 EpochsOption = Annotated[
@@ -157,16 +189,6 @@ PretrainingOption = Annotated[
 RecordOption = Annotated[
     Path,
     typer.Option("--out", "-o", metavar="FILE", help="Record of answers, .jsonl; continued if it exists."),
-]
-TextOption = Annotated[
-    str | None,
-    typer.Option(
-        "--text", metavar="COLUMN", help="Text column: shown, and the only features (tf-idf of its words)."
-    ),
-]
-ImagesOption = Annotated[
-    str | None,
-    typer.Option("--images", metavar="COLUMN", help="Column with picture files: shown, not a feature."),
 ]
 KnownPairsOption = Annotated[
     Path | None,
@@ -223,6 +245,24 @@ def count_or_auto(text: str, option: str) -> int | str:
         return int(text)
     raise typer.BadParameter(
         f"must be a whole number of at least 1 or 'auto', got {text!r} instead.", param_hint=option
+    )
+
+
+def share_or_auto(text: str | None, option: str = "--wrong-answers") -> float | str | None:
+    """Parse a share between 0 and 1, or "auto"; nothing stays nothing.
+
+    Examples
+    --------
+    >>> share_or_auto("0.1"), share_or_auto("auto"), share_or_auto(None)
+    (0.1, 'auto', None)
+    """
+    if text is None or text.strip().lower() == "auto":
+        return None if text is None else "auto"
+    with suppress(ValueError):
+        if 0 < float(text) < 1:
+            return float(text)
+    raise typer.BadParameter(
+        f"must be 'auto' or a share such as 0.1, got {text!r} instead.", param_hint=option
     )
 
 

@@ -25,10 +25,13 @@ from scipy import sparse
 
 from spherepair.asking import ChoiceQuestion, GroupQuestion
 from spherepair.asking.questions import Question
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.cli.raw_rows import ColumnChoice, encode, read_raw
+from spherepair.cli.terminal import Terminal
+from spherepair.encoders import TableEncoder
+from spherepair.errors import InvalidDataError
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import atomic_write_text
-from spherepair.files.data_tables import ARRAY_SUFFIXES, Table, read_rows, read_table
+from spherepair.files.data_tables import Table
 from spherepair.report.row_cards import (
     ImageShape,
     as_texts,
@@ -39,8 +42,6 @@ from spherepair.report.row_cards import (
 )
 from spherepair.validation import check_table
 
-#: Words that texts are turned into features by, at most.
-MOST_WORDS = 5000
 #: Columns of a table that one card shows, at most.
 MOST_LINES = 12
 #: Images with longer sides are only drawn on the page.
@@ -83,6 +84,8 @@ class Items:
         Files of the pictures.
     image_shape : ImageShape or None
         Set where the rows are pixels.
+    records : Arrow table or None
+        The rows as they are in the file, where they were encoded.
     """
 
     table: Any
@@ -91,6 +94,7 @@ class Items:
     texts: list[str] | None = None
     pictures: list[str] | None = None
     image_shape: ImageShape | None = None
+    records: Any = None
 
     @property
     def has_images(self) -> bool:
@@ -114,9 +118,18 @@ class Items:
             return {**found, "text": self.texts[row]}
         if self.pictures is not None:
             return {**found, "image": self.pictures[row]}
+        if self.records is not None:
+            return {**found, "values": {n: str(self.records[n][row]) for n in self.records.column_names}}
         values = [float(value) for value in self.dense([row])[0]]
         named = values if self.columns is None else dict(zip(self.columns, values, strict=True))
         return {**found, "values": named}
+
+    def fields(self, rows: Sequence[int]) -> list[tuple[str, list[str]]]:
+        """Columns of some rows as texts, those in which the rows differ first."""
+        assert self.records is not None
+        part = self.records.take(np.asarray(rows, dtype=np.int64))
+        found = [(n, ["" if v is None else str(v) for v in part[n].to_pylist()]) for n in part.column_names]
+        return sorted(found, key=lambda field: len(set(field[1])) == 1)
 
     def dense(self, rows: Sequence[int]) -> NDArray[np.float64]:
         """Some rows as a dense array."""
@@ -131,55 +144,27 @@ class Items:
 
 
 def read_items(
-    data: Path, *, text: str | None, images: str | None, id_column: str | None, drop: list[str]
-) -> tuple[Table, Items]:
-    """The features of a file, checked, and what is shown of its rows."""
-    for option, column in (("--text", text), ("--images", images)):
-        if column is not None and data.name.lower().endswith(ARRAY_SUFFIXES):
-            raise InvalidParameterError(
-                f"{option} needs a file with named columns (.csv, .parquet); {data.name} has none."
-            )
-    if text is not None:
-        return _read_texts(data, text, id_column=id_column)
-    left_out = [*drop, *([] if images is None else [images])]
-    table = read_table(data, id_column=id_column, drop=left_out)
-    if table.n_rows < 2:
+    data: Path, choice: ColumnChoice, *, id_column: str | None, terminal: Terminal
+) -> tuple[Table, Items, TableEncoder | None]:
+    """The features of a file, checked, what is shown of its rows, and what encoded them, if anything did."""
+    raw, encoder = read_raw(data, choice, id_column=id_column)
+    if raw.n_rows < 2:
         raise InvalidDataError(
-            f"{data} has {table.n_rows} row(s); there is nothing to ask about fewer than two."
+            f"{data} has {raw.n_rows} row(s); there is nothing to ask about fewer than two."
         )
-    array = check_table(SpherePair(), table.X, reset=True)
-    pictures = None if images is None else _picture_files(data, images, table.n_rows)
-    shape = None if pictures is not None else find_image_shape(array)
-    ids = as_texts(table.ids, table.n_rows, what="ids")
-    return table, Items(array, table.names, ids, pictures=pictures, image_shape=shape)
-
-
-def _read_texts(data: Path, column: str, *, id_column: str | None) -> tuple[Table, Items]:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    rows = read_rows(data, id_column=column)
-    texts = as_texts(rows.ids, rows.n_rows, what="texts") or []
-    ids = None if id_column is None else read_rows(data, id_column=id_column).ids
-    try:
-        X = TfidfVectorizer(sublinear_tf=True, max_features=MOST_WORDS, dtype=np.float32).fit_transform(texts)
-    except ValueError as error:
-        raise InvalidDataError(
-            f"{data}: the column {column!r} has no words to learn from ({error})."
-        ) from error
-    table = Table(X, ids, None, id_column)
-    return table, Items(X, ids=as_texts(ids, rows.n_rows, what="ids"), texts=texts)
-
-
-def _picture_files(data: Path, column: str, n_rows: int) -> list[str]:
-    """Files of the pictures; relative ones are looked for beside the data."""
-    names = as_texts(read_rows(data, id_column=column).ids, n_rows, what="pictures") or []
-    files = [str(data.parent / name) for name in names]
-    if not any(Path(file).is_file() for file in files[:1000]):
-        raise InvalidDataError(
-            f"{data}: none of the pictures in column {column!r} is there, such as {files[0]}; "
-            "names are taken from the folder of the data."
-        )
-    return files
+    ids = as_texts(raw.ids, raw.n_rows, what="ids")
+    if encoder is None:
+        array = check_table(SpherePair(), raw.X, reset=True)
+        return raw, Items(array, raw.names, ids, image_shape=find_image_shape(array)), None
+    table = encode(raw, encoder, terminal)
+    named = {kind: encoder.used_columns(kind) for kind in ("text", "image")} if choice.only_named else {}
+    named = {"image": encoder.used_columns("image")} if data.is_dir() else named
+    texts, pictures = (
+        as_texts(raw.X[named[kind][0]], raw.n_rows, what=kind) if named.get(kind) else None
+        for kind in ("text", "image")
+    )
+    items = Items(table.X, table.names, ids, texts=texts, pictures=pictures, records=raw.X)
+    return table, items, encoder
 
 
 @dataclass(frozen=True)
@@ -231,7 +216,7 @@ class CardView:
 
     def __init__(self, items: Items, page: Path, *, in_color: bool) -> None:
         self.items, self.page, self._in_color = items, page, in_color
-        is_plain = items.texts is None and not items.has_images
+        is_plain = items.texts is None and not items.has_images and items.records is None
         self._spread = items.spread() if is_plain else np.empty(0)
 
     def card(self, card: Card) -> RenderableType:
@@ -297,6 +282,8 @@ class CardView:
 
     def _values(self, rows: Sequence[tuple[str, int]]) -> RenderableType:
         """Columns that differ most between the rows first."""
+        if self.items.records is not None:
+            return self._fields(rows)
         values = self.items.dense([row for _, row in rows])
         range_ = np.ptp(values, axis=0) / np.maximum(self._spread, 1e-12)
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -310,6 +297,15 @@ class CardView:
         left_out = values.shape[1] - MOST_LINES
         note = Text(f"and {left_out} columns that differ less" if left_out > 0 else "", style="dim")
         return Group(table, note)
+
+    def _fields(self, rows: Sequence[tuple[str, int]]) -> RenderableType:
+        """The columns of a mixed table."""
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("", *(key for key, _ in rows)):
+            table.add_column(Text(heading))
+        for name, values in self.items.fields([row for _, row in rows])[:MOST_LINES]:
+            table.add_row(Text(name), *(Text(printable(shorten(value, SHORT_TEXT))) for value in values))
+        return table
 
     def _picture(self, key: str, row: int) -> RenderableType:
         gray = self._pixels(row).mean(axis=2)

@@ -36,8 +36,9 @@ NOTHING_WRITTEN = "interrupted; nothing was written."
 
 #: Phrases in the library's messages, and the command-line options that replace them.
 _OPTIONS = (
+    ("fill them in, for instance with sklearn.impute.SimpleImputer.", "fill them in."),
     ("Give ids= if the file names rows by an id.", "Give --id COLUMN if the file names rows by an id."),
-    ('drop_conflicts() or on_conflict="drop"', "--on-conflict drop"),
+    ('on_conflict="weigh"', "--on-conflict weigh"),
     ("lower batch_size or hidden_dims,", "choose smaller --hidden-dims,"),
     ("device='cpu'", "--device cpu"),
     ("device='auto'", "--device auto"),
@@ -45,6 +46,12 @@ _OPTIONS = (
     ("n_clusters=", "--clusters "),
     ("max_epochs", "--max-epochs"),
     ("random_state", "--seed"),
+)
+#: The same for parameters that hold names of columns.
+_COLUMN_OPTIONS = (
+    (r"as_=\{['\"](.+?)['\"]: ['\"](\w+)['\"]\}", r"--as \2:\1"),
+    (r"drop=\['(.+?)'\]", r"--drop \1"),
+    (r'on_(?:empty="keep"|unreadable="empty")', "--keep-empty"),
 )
 
 
@@ -196,7 +203,20 @@ def in_options(sentence: str) -> str:
     for parameter, option in _OPTIONS:
         # Not in a list of names: an experiment may be named like a parameter.
         line = re.sub(f"(?<!, ){re.escape(parameter)}(?!, )", option, line)
-    return line
+    return column_options(line)
+
+
+def column_options(text: str) -> str:
+    """The text with options in place of parameters that name columns.
+
+    Examples
+    --------
+    >>> column_options("leave it out with drop=['age'], or as_={'age': 'number'}")
+    'leave it out with --drop age, or --as number:age'
+    """
+    for parameter, option in _COLUMN_OPTIONS:
+        text = re.sub(parameter, option, text)
+    return text
 
 
 def as_text(renderable: RenderableType) -> str:

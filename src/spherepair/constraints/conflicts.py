@@ -11,9 +11,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order
 
-from spherepair.constraints.graph import PairGraph, is_contradictory
+from spherepair.constraints.graph import PairGraph, build_graph, is_contradictory
 from spherepair.constraints.pair_arrays import IndexArray, PairArrays
 from spherepair.errors import ConflictError
+
+#: Contradictions whose answers are counted, and rounds of taking back; what is left then are cannot-links.
+MOST_TALLIED, MOST_ROUNDS = 2000, 200
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Conflict:
         Row of the file or position in the list that the cannot-link comes from; -1 if neither.
     chain_rows : tuple of int
         The same for each must-link of the chain.
+    suspect : tuple of two int, optional
+        The rows of the answer that is most likely wrong: it is in more contradictions than the others, so
+        the fewest answers are on its side. ``None`` where no answer is.
 
     Examples
     --------
@@ -42,6 +48,7 @@ class Conflict:
     chain: tuple[int, ...]
     source_row: int
     chain_rows: tuple[int, ...]
+    suspect: tuple[int, int] | None = None
 
     def explain(self, ids: Sequence[Any] | None = None) -> str:
         """One sentence, with `ids` (the id of each row) in place of row numbers if given."""
@@ -50,7 +57,15 @@ class Conflict:
         known = [str(row) for row in self.chain_rows if row >= 0]
         rows = f" ({'row' if len(known) == 1 else 'rows'} {', '.join(known)})" if known else ""
         links = "must-link" if len(self.chain_rows) == 1 else "must-links"
-        return f"cannot-link ({names[0]}, {names[-1]}){place} contradicts {links} {' - '.join(names)}{rows}"
+        said = f"cannot-link ({names[0]}, {names[-1]}){place} contradicts {links} {' - '.join(names)}{rows}"
+        return said + self._accusation(ids)
+
+    def _accusation(self, ids: Sequence[Any] | None) -> str:
+        if self.suspect is None:
+            return ""
+        rows = ", ".join(str(row if ids is None else ids[row]) for row in self.suspect)
+        link = "cannot-link" if self.suspect == (self.left, self.right) else "must-link"
+        return f"; most likely wrong: {link} ({rows})"
 
 
 class ConflictReport(Sequence[Conflict]):
@@ -88,13 +103,13 @@ class ConflictReport(Sequence[Conflict]):
         return len(self.pair_index)
 
     def __iter__(self) -> Iterator[Conflict]:
-        return (self._conflict(int(pair)) for pair in self.pair_index)
+        return (self._conflict(place) for place in range(len(self)))
 
     def __getitem__(self, index: Any) -> Any:
         """One :class:`Conflict` for an integer, a list of them for a slice."""
         if isinstance(index, slice):
-            return [self._conflict(int(pair)) for pair in self.pair_index[index]]
-        return self._conflict(int(self.pair_index[index]))
+            return [self._conflict(place) for place in range(len(self))[index]]
+        return self._conflict(range(len(self))[index])
 
     def __repr__(self) -> str:
         return f"ConflictReport({len(self)} conflicts)"
@@ -121,26 +136,89 @@ class ConflictReport(Sequence[Conflict]):
         first = self[0].explain(ids)
         count = "1 contradiction" if len(self) == 1 else f"{len(self)} contradictions"
         return ConflictError(
-            f"constraints: {count}; the first: {first}. Correct the pairs, or leave out such "
-            'cannot-links with drop_conflicts() or on_conflict="drop".',
+            f"constraints: {count}; the first: {first}. Correct the pairs, or let the fit weigh them with "
+            'on_conflict="weigh".',
             conflicts=self,
         )
 
-    def _conflict(self, pair: int) -> Conflict:
-        pairs, rows = self._pairs, self._graph.components.rows
+    def answers(self, limit: int | None = None) -> list[list[int]]:
+        """Positions of the answers in at most `limit` contradictions: the cannot-link, then the chain."""
+        return [[pair, *self._chain(pair)[1].tolist()] for pair in self.pair_index[:limit].tolist()]
+
+    def take_back(self) -> IndexArray:
+        """Positions of a small set of answers without which nothing is contradictory.
+
+        Greedy: in every component, the answer in most contradictions goes first; of several such answers the
+        lightest, then a cannot-link.
+
+        Examples
+        --------
+        >>> from spherepair.constraints import Constraints
+        >>> pairs = Constraints.from_pairs(must_link=[(0, 1)], cannot_link=[(0, 1), (1, 2)])
+        >>> pairs.conflicts().take_back().tolist()
+        [1]
+        >>> pairs = Constraints.from_pairs([(0, 1), (1, 2), (2, 3)], cannot_link=[(0, 2), (1, 3), (0, 3)])
+        >>> pairs.conflicts().take_back().tolist()  # the must-link (1, 2) is against all three
+        [1]
+        """
+        stays = np.ones(len(self._pairs), bool)
+        report = self
+        for _ in range(MOST_ROUNDS):
+            if not report:
+                break
+            stays[np.flatnonzero(stays)[report._most_accused()]] = False
+            report = _report_of(self._pairs[stays])
+        stays[np.flatnonzero(stays)[report.pair_index]] = False
+        return np.flatnonzero(~stays)
+
+    def _most_accused(self) -> IndexArray:
+        """Position of one answer in each component with contradictions."""
+        component = self._graph.left_component
+        best: dict[int, tuple[Any, int]] = {}
+        for pair in np.flatnonzero(self._tally).tolist():
+            rank = (self._tally[pair], -self._pairs.weight[pair], not self._pairs.is_must_link[pair], -pair)
+            best[int(component[pair])] = max(best.get(int(component[pair]), (rank, pair)), (rank, pair))
+        return np.array(sorted(pair for _, pair in best.values()), np.int64)
+
+    @cached_property
+    def _tally(self) -> IndexArray:
+        """In how many contradictions each answer is, (n_pairs,)."""
+        involved = [pair for answers in self.answers(MOST_TALLIED) for pair in answers]
+        return np.bincount(np.array(involved, np.int64), minlength=len(self._pairs))
+
+    def _chain(self, pair: int) -> tuple[IndexArray, IndexArray]:
+        """Rows and answers of the chain that contradicts a cannot-link."""
         chain = self._searcher.shortest_chain(int(self._graph.left[pair]), int(self._graph.right[pair]))
-        links = self._searcher.links_along(chain)
+        return chain, self._searcher.links_along(chain)
+
+    def _suspect(self, pair: int, links: IndexArray) -> tuple[int, int] | None:
+        answers = np.append(links, pair)
+        times = self._tally[answers]
+        if np.count_nonzero(times == times.max()) > 1:
+            return None
+        accused = answers[times.argmax()]
+        return int(self._pairs.left[accused]), int(self._pairs.right[accused])
+
+    def _conflict(self, place: int) -> Conflict:
+        pair = int(self.pair_index[place])
+        pairs, rows = self._pairs, self._graph.components.rows
+        chain, links = self._chain(pair)
         return Conflict(
             left=int(pairs.left[pair]),
             right=int(pairs.right[pair]),
             chain=tuple(rows[chain].tolist()),
             source_row=int(pairs.source_row[pair]),
             chain_rows=tuple(pairs.source_row[links].tolist()),
+            suspect=self._suspect(pair, links),
         )
 
     @cached_property
     def _searcher(self) -> _ChainSearch:
         return _ChainSearch(self._pairs, self._graph)
+
+
+def _report_of(pairs: PairArrays) -> ConflictReport:
+    return ConflictReport(pairs, build_graph(pairs))
 
 
 class _ChainSearch:

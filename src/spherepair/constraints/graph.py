@@ -93,6 +93,21 @@ def build_graph(pairs: PairArrays) -> PairGraph:
     return PairGraph(Components(rows, labels.astype(np.int64), int(n_components)), left, right)
 
 
+def unordered_pairs(pairs: PairArrays) -> IndexArray:
+    """One number per pair, equal where the rows are the same, whatever the link and whichever comes first.
+
+    Examples
+    --------
+    >>> from spherepair.constraints import Constraints
+    >>> unordered_pairs(Constraints.from_pairs(must_link=[(4, 2), (7, 2)], cannot_link=[(2, 4)])).tolist()
+    [1, 2, 1]
+    """
+    rows, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
+    left, right = np.split(places, 2)
+    keys: IndexArray = np.minimum(left, right) * len(rows) + np.maximum(left, right)
+    return keys
+
+
 def is_contradictory(pairs: PairArrays, graph: PairGraph) -> BoolArray:
     """Mask of the cannot-links whose two ends are connected by must-links."""
     return np.asarray(~pairs.is_must_link & (graph.left_component == graph.right_component))

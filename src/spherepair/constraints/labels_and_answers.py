@@ -31,7 +31,8 @@ from spherepair.constraints.pair_arrays import (
 from spherepair.constraints.pairs_file import RowIds, column_names, file_warning, find_rows, read_used, texts
 from spherepair.constraints.sampling import group_pairs
 from spherepair.errors import InvalidConstraintsError
-from spherepair.files.columns import ColumnFile, open_binary
+from spherepair.files.columns import ColumnFile
+from spherepair.files.text_lines import open_binary
 
 #: Labels that mean an unknown one, besides a blank.
 UNKNOWN_LABELS = ("", "-1", "-1.0")

@@ -14,8 +14,7 @@ from typing import Literal
 
 from spherepair.datasets.dataset_files import find_idx_files
 from spherepair.errors import DatasetNotFoundError, InvalidParameterError
-
-ENVIRONMENT_VARIABLE = "SPHEREPAIR_DATA"
+from spherepair.files import DATA_VARIABLE, data_folders
 
 # Debian's package dataset-fashion-mnist installs into a folder of this one.
 SYSTEM_FOLDER = Path("/usr/share/datasets")
@@ -155,13 +154,7 @@ def _info(spec: DatasetSpec, data_home: str | os.PathLike[str] | None) -> Datase
 
 def search_folders(data_home: str | os.PathLike[str] | None = None) -> list[Path]:
     """Folders to search, in order; downloads are cached in the first."""
-    given = [data_home, os.environ.get(ENVIRONMENT_VARIABLE), _cache_folder()]
-    return [Path(folder).expanduser() for folder in given if folder]
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "spherepair"
+    return [*([Path(data_home).expanduser()] if data_home else []), *data_folders()]
 
 
 def find_local(spec: DatasetSpec, data_home: str | os.PathLike[str] | None = None) -> Path | None:
@@ -195,7 +188,7 @@ def _which_file(spec: DatasetSpec, folder: Path) -> str:
     idx = f" Or put the four IDX files into {folder / spec.idx_folder}." if spec.idx_folder else ""
     return (
         f"Put {spec.files[0]} into {folder} (or into the folder given as data_home or "
-        f"{ENVIRONMENT_VARIABLE}). It holds {spec.stored}.{idx}"
+        f"{DATA_VARIABLE}). It holds {spec.stored}.{idx}"
     )
 
 

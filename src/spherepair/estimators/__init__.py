@@ -11,17 +11,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from torch import nn
 
 from spherepair.clustering import ClusterNumber
 from spherepair.constraints import Constraints
+from spherepair.encoders import unpack_encoder
 from spherepair.errors import ModelFileError, SpherePairError, SpherePairWarning
 from spherepair.estimators.autoembedder import AutoEmbedder
 from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.dcc import VanillaDCC, VolMaxDCC
 from spherepair.estimators.dcgmm import DCGMM
 from spherepair.estimators.dec import CIDEC, SDEC
-from spherepair.estimators.spherepair import Schedule, SpherePair
+from spherepair.estimators.judging import JudgingClusterer
+from spherepair.estimators.spherepair import SpherePair
 from spherepair.persistence import (
     NETWORK_PREFIX,
     decode_details,
@@ -30,6 +33,7 @@ from spherepair.persistence import (
     read_model,
 )
 from spherepair.terms import Terms
+from spherepair.training.batches import Schedule
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.rows import Scaling
 
@@ -98,6 +102,8 @@ def _rebuild(
     model = _build_model(manifest, device, encoder)
     arrays = {k: v.numpy() for k, v in tensors.items() if not k.startswith(NETWORK_PREFIX)}
     weights = {k.removeprefix(NETWORK_PREFIX): v for k, v in tensors.items() if k.startswith(NETWORK_PREFIX)}
+    if (row_encoder := unpack_encoder(manifest, arrays)) is not None:
+        model.encoder_, model.encoder = row_encoder, clone(row_encoder)
     model.n_features_in_ = int(manifest["n_features_in"])
     if manifest["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
@@ -121,6 +127,8 @@ def _rebuild(
         source_row=arrays.get("pairs.source_row"),  # missing in early models
         **decode_details(manifest, arrays),
     )
+    if isinstance(model, JudgingClusterer):
+        model.restore_judgment(manifest.get("wrong_answers"), arrays)
     return model
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils._param_validation import InvalidParameterError as SklearnInvalidParameterError
@@ -29,8 +28,19 @@ from spherepair import validation
 from spherepair.clustering import ClusterNumber
 from spherepair.clustering.assigners import Assignment
 from spherepair.constraints import Constraints
+from spherepair.encoders import pack_encoder
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
-from spherepair.estimators.job import FIT, REFINING, Job, Refinement, Stage, training_table
+from spherepair.estimators.job import (
+    FIT,
+    REFINING,
+    Job,
+    Refinement,
+    Stage,
+    encode_rows,
+    map_checked_rows,
+    takes_raw_rows,
+    training_table,
+)
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import fingerprint_fit, save_model
 from spherepair.training import Monitor, Plan, Record
@@ -67,7 +77,7 @@ class DeepConstrainedClusterer(
         y: Any = None,
         constraints: Constraints | None = None,
         *,
-        on_conflict: str = "raise",
+        on_conflict: str = "weigh",
         checkpoint: str | Path | None = None,
     ) -> Self:
         """Learn an embedding and clusters from rows and pairs.
@@ -75,13 +85,14 @@ class DeepConstrainedClusterer(
         Parameters
         ----------
         X : array, memory map, CSR matrix, tensor or table of shape (n_rows, n_features)
+            Or whatever ``encoder`` takes, if there is one.
         y : ignored
             Labels are never used.
         constraints : Constraints, optional
             Must-links and cannot-links between rows of ``X``.
-        on_conflict : {"raise", "drop", "keep"}, default="raise"
-            What to do with constraints that contradict each other: raise an error, drop the cannot-links
-            among them, or keep all.
+        on_conflict : {"weigh", "raise", "drop", "keep"}, default="weigh"
+            What to do with constraints that contradict each other: find out which are wrong (methods that
+            cannot leave out as few as possible), raise an error, drop the cannot-links, or keep all.
         checkpoint : path, optional
             Folder in which the fit is saved after every epoch. A later fit with the same data, constraints
             and parameters resumes from there.
@@ -93,15 +104,14 @@ class DeepConstrainedClusterer(
         self._check_parameters()
         validation.refuse_pairs_as_labels(y)
         self._reset()
-        table = validation.check_table(self, X, reset=True)
-        pairs = validation.check_constraints(constraints, table.shape[0], on_conflict=on_conflict)
+        table = validation.check_table(self, encode_rows(self, X, reset=True), reset=True)
+        pairs = self._checked_pairs(constraints, table.shape[0], on_conflict)
         validation.warn_about_few_pairs(pairs, self.batch_size)
         validation.warn_about_few_clusters(pairs, self.n_clusters)
         self._settle(table)
         job = self._start(table, pairs, checkpoint)
         self._pretrain(job)
-        self._train(job, FIT)
-        self._finish(job)
+        self._learn(job)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
@@ -168,7 +178,7 @@ class DeepConstrainedClusterer(
         found = pair_satisfaction(labels, pairs.left, pairs.right, pairs.is_must_link, weight=pairs.weight)
         return float(found.total)
 
-    def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str = "raise") -> Self:
+    def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str = "weigh") -> Self:
         """Continue with more pairs: a short training from the present weights.
 
         The result stays near the present one. A new fit may find a better one, the more so the more pairs
@@ -180,7 +190,7 @@ class DeepConstrainedClusterer(
             New pairs; those of the fit are used as well.
         X : as in fit, optional
             The training table: a loaded model needs the original rows in the same order.
-        on_conflict : {"raise", "drop", "keep"}, default="raise"
+        on_conflict : {"weigh", "raise", "drop", "keep"}, default="weigh"
             As in :meth:`fit`.
 
         Returns
@@ -192,14 +202,14 @@ class DeepConstrainedClusterer(
         table = training_table(self, X)
         self._refuse_too_many_clusters(table.shape[0])
         new = validation.check_constraints(constraints, table.shape[0], on_conflict=on_conflict)
-        pairs = validation.check_constraints(self.constraints_ | new, table.shape[0], on_conflict=on_conflict)
+        pairs = self._checked_pairs(self.constraints_ | new, table.shape[0], on_conflict)
         validation.warn_about_few_clusters(pairs, self.n_clusters)
         share_wrong = 1.0 - self.score_pairs(pairs - self.constraints_)
         network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
         seed = derive_seed(self._seed, REFINING, len(pairs))
         session = Session(network, self._hardware, seed, monitors=self._monitors())
         rows = open_rows(table, self._scaling, self._hardware.device)
-        job = Job(rows, pairs, network, session)
+        job = Job(rows, pairs, network, session, worth=self._known_worth(pairs))
         self._train(job, Stage(REFINING, Refinement(share_wrong, self.cluster_centers_)))
         session.history = [*self.history_, *session.history]
         self._finish(job, before=self.labels_)
@@ -211,7 +221,7 @@ class DeepConstrainedClusterer(
         The rows are not saved, only their labels and embedding; :func:`spherepair.load` reads the model.
         """
         check_is_fitted(self)
-        save_model(self, folder)
+        save_model(self, folder, encoder=pack_encoder(getattr(self, "encoder_", None)))
 
     # What a method supplies. Those without a body have to be written.
 
@@ -242,6 +252,14 @@ class DeepConstrainedClusterer(
     def _stopping_rule(self, stage: Stage) -> StoppingRule:
         """When training on pairs stops before the last epoch; a refinement never does."""
         return resolve_stopping(self.stopping if stage.refinement is None else "fixed")
+
+    def _can_judge(self, pairs: Constraints) -> bool:
+        """Whether this method finds out which of these answers are wrong."""
+        return False
+
+    def _known_worth(self, pairs: Constraints) -> NDArray[np.float32] | None:
+        """What each answer is worth, as an earlier fit has found out; ``None`` where all count in full."""
+        return None
 
     def _embed(self, network: Any, x: Tensor) -> Tensor:
         """Rows (n, n_features) to embeddings (n, embedding_dim) in float32."""
@@ -281,6 +299,13 @@ class DeepConstrainedClusterer(
         if self.n_clusters != "auto" and self.n_clusters > n_rows:
             raise InvalidParameterError(f"n_clusters={self.n_clusters} is more than the {n_rows} rows of X.")
 
+    def _checked_pairs(self, constraints: Any, n_rows: int, on_conflict: str) -> Constraints:
+        """Pairs that fit the table, with contradictions settled as asked."""
+        pairs = validation.check_constraints(constraints, n_rows, on_conflict=on_conflict)
+        if on_conflict == "weigh" and not self._can_judge(pairs):
+            return validation.take_back_contradictions(pairs)
+        return pairs
+
     def _reset(self) -> None:
         """Drop the results of an earlier fit: a fit that fails must not leave a mixture of two models."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
@@ -291,7 +316,8 @@ class DeepConstrainedClusterer(
         self._refuse_too_many_clusters(table.shape[0])
         self._hardware = choose_hardware(self.device, self.precision)
         self._seed = resolve_seed(self.random_state)
-        self._scaling = learn_scaling(table, self.scaling)
+        is_weighed = takes_raw_rows(self) and self.scaling == "auto"  # its columns are in one unit already
+        self._scaling = learn_scaling(table, "common" if is_weighed else self.scaling)
         self._embedding_dim = self._choose_embedding_dim(table.shape[1])
         self._table = table
 
@@ -307,6 +333,11 @@ class DeepConstrainedClusterer(
             network, self._hardware, self._seed, checkpoint=checkpoint, monitors=self._monitors()
         )
         return Job(open_rows(table, self._scaling, self._hardware.device), pairs, network, session)
+
+    def _learn(self, job: Job) -> None:
+        """Train a pretrained network on the pairs, and cluster."""
+        self._train(job, FIT)
+        self._finish(job)
 
     def _train(self, job: Job, stage: Stage) -> None:
         if len(job.pairs) == 0 and self._needs_pairs:
@@ -342,29 +373,11 @@ class DeepConstrainedClusterer(
         return self.network_
 
     def _map(self, X: Any, function: Callable[[Tensor], Tensor], *, dtype: Any = np.float32) -> NDArray[Any]:
-        """Apply a function to rows a block at a time, looking for NaN in the same pass over the data."""
-        if isinstance(X, Tensor) and X.is_cuda and X.layout == torch.strided:
-            table: Any = validation.check_tensor(self, X)
-        else:
-            table = validation.check_table(self, X, reset=False, finite=False)
-        device = self._hardware.device
-        rows = open_rows(table, self._scaling, device, keep=False)
-        is_clean = torch.ones((), dtype=torch.bool, device=device)
-
-        def careful(x: Tensor) -> Tensor:
-            is_clean.logical_and_(x.sum().isfinite())  # one pass; a sum that overflows only looks bad
-            return function(x)
-
-        result = map_rows(careful, rows, self._hardware, dtype=dtype)
-        if not bool(is_clean):
-            validation.check_table(self, X, reset=False)  # says where they are
-            is_usable = map_rows(lambda x: x.isfinite().all(dim=1), rows, self._hardware, dtype=np.bool_)
-            validation.refuse_overflow(is_usable)
-        return result
+        """Apply a function to rows a block at a time."""
+        return map_checked_rows(self, X, function, dtype=dtype)
 
     def _monitors(self) -> list[Monitor]:
-        monitor = resolve_progress(self.progress)
-        return [] if monitor is None else [monitor]
+        return [monitor for monitor in [resolve_progress(self.progress)] if monitor is not None]
 
     # What scikit-learn asks for.
 

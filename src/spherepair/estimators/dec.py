@@ -339,22 +339,22 @@ class CIDEC(SelfTrainingClusterer):
 
     def _batches(self, job: Job, stage: str) -> tuple[Batches, ...]:
         """Rows, must-links, cannot-links; a kind of pairs without any is left out."""
-        size, seed, links = int(self.batch_size), job.session.seed, job.pairs.is_must_link
+        size, seed, given = int(self.batch_size), job.session.seed, PairTensors.of(job.pairs)
         # As in the authors' code rows are never shuffled: an epoch that always ends on the same rows has the
         # same effect, so that labels settle and the rule that watches them can stop.
         stream = f"{stage} {ROWS}"
         rows = row_batches(job.rows, batch_size=size, seed=seed, stream=stream, shuffled=False, part=ROWS)
-        kinds = ((MUST_LINKS, links), (CANNOT_LINKS, ~links))
+        kinds = {MUST_LINKS: given.of_kind(must=True), CANNOT_LINKS: given.of_kind(must=False)}
         pairs = [
             pair_batches(
                 job.rows,
-                PairTensors.of(job.pairs, which),
+                links,
                 batch_size=size,
                 seed=seed,
                 stream=f"{stage} {part}",
                 part=part,
             )
-            for part, which in kinds
-            if which.any()
+            for part, links in kinds.items()
+            if len(links)
         ]
         return (rows, *pairs)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import Tensor
 
 from spherepair import validation
 from spherepair.constraints import Constraints
@@ -90,6 +94,60 @@ class Job:
     pairs: Constraints
     network: Any
     session: Session
+    worth: NDArray[np.float32] | None = None  # of each pair, (n_pairs,); None where all count in full
+
+    @property
+    def weighed(self) -> Constraints:
+        """All pairs, weighed by what they are worth: nothing where they are more likely wrong than right."""
+        return self.pairs if self.worth is None else weigh_pairs(self.pairs, self.worth)
+
+    @property
+    def trusted(self) -> Constraints:
+        """The pairs that are more likely right than wrong, weighed."""
+        return self.pairs if self.worth is None else self.weighed[self.worth >= 0.5]
+
+
+def weigh_pairs(pairs: Constraints, worth: NDArray[np.float32]) -> Constraints:
+    """The pairs, weighed by what they are worth; nothing where that is below one half."""
+    return replace(pairs, weight=pairs.weight * np.where(worth < 0.5, 0.0, worth))
+
+
+def takes_raw_rows(model: Any) -> bool:
+    """Whether an encoder turns what the user has (texts, pictures, mixed columns) into rows of numbers."""
+    return hasattr(getattr(model, "encoder", None), "transform")
+
+
+def encode_rows(model: Any, X: Any, *, reset: bool) -> Any:
+    """Rows of numbers: ``X`` as it is, or as the encoder of the model makes them.
+
+    Parameters
+    ----------
+    model : estimator
+    X : rows as the user has them
+    reset : bool
+        Whether to fit a copy of the encoder first, as ``encoder_``.
+    """
+    if not takes_raw_rows(model):
+        return X
+    if reset:
+        model.encoder_ = clone(model.encoder)
+        return model.encoder_.fit_transform(X)
+    return model.encoder_.transform(X)
+
+
+def detach_encoder(model: Any) -> Any:
+    """Take the fitted encoder off a model, which then works on encoded rows; ``None`` where there is none."""
+    if not takes_raw_rows(model):
+        return None
+    model.encoder, encoder = None, model.encoder_
+    del model.encoder_
+    return encoder
+
+
+def attach_encoder(model: Any, encoder: Any) -> None:
+    """Let a model that was fitted on encoded rows take raw ones; ``None`` changes nothing."""
+    if encoder is not None:
+        model.encoder, model.encoder_ = clone(encoder), encoder
 
 
 def training_table(model: Any, X: Any) -> Any:
@@ -100,7 +158,7 @@ def training_table(model: Any, X: Any) -> Any:
                 "a loaded model needs the original rows in the same order: refine(constraints, X)."
             )
         return model._table
-    table = validation.check_table(model, X, reset=False)
+    table = validation.check_table(model, encode_rows(model, X, reset=False), reset=False)
     if table.shape[0] != len(model.labels_):
         raise InvalidDataError(
             f"X has {table.shape[0]} rows, but the model was fitted on {len(model.labels_)}; refine needs "
@@ -116,3 +174,28 @@ def training_table(model: Any, X: Any) -> Any:
             "original rows in the same order."
         )
     return table
+
+
+def map_checked_rows(
+    model: Any, X: Any, function: Callable[[Tensor], Tensor], *, dtype: Any = np.float32
+) -> NDArray[Any]:
+    """Apply a function to rows a block at a time, looking for NaN in the same pass over the data."""
+    X = encode_rows(model, X, reset=False)
+    if isinstance(X, Tensor) and X.is_cuda and X.layout == torch.strided:
+        table: Any = validation.check_tensor(model, X)
+    else:
+        table = validation.check_table(model, X, reset=False, finite=False)
+    device = model._hardware.device
+    rows = open_rows(table, model._scaling, device, keep=False)
+    is_clean = torch.ones((), dtype=torch.bool, device=device)
+
+    def careful(x: Tensor) -> Tensor:
+        is_clean.logical_and_(x.sum().isfinite())  # one pass; a sum that overflows only looks bad
+        return function(x)
+
+    result = map_rows(careful, rows, model._hardware, dtype=dtype)
+    if not bool(is_clean):
+        validation.check_table(model, X, reset=False)  # says where they are
+        is_usable = map_rows(lambda x: x.isfinite().all(dim=1), rows, model._hardware, dtype=np.bool_)
+        validation.refuse_overflow(is_usable)
+    return result

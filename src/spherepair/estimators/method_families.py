@@ -84,9 +84,13 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
             Random seed of the resamples; by default fixed by that of the fit.
         """
         check_is_fitted(self)
-        pairs = self.constraints_ if constraints is None else constraints
+        pairs = self._evidence_pairs() if constraints is None else constraints
         pairs = check_constraints(pairs, len(self.labels_), on_conflict="keep")
         return self._infer_n_clusters(self.embedding_, pairs, method=method, random_state=random_state)
+
+    def _evidence_pairs(self) -> Constraints:
+        """The pairs of the fit as evidence for the number of clusters."""
+        return self.constraints_
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -107,13 +111,13 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         return embedding_size(self.embedding_dim, self.n_clusters)
 
     def _cluster(self, job: Job, embedding: NDArray[np.float32]) -> tuple[Assignment, ClusterNumber | None]:
-        number = self._infer_n_clusters(embedding, job.pairs) if self.n_clusters == "auto" else None
+        number = self._infer_n_clusters(embedding, job.trusted) if self.n_clusters == "auto" else None
         n_clusters = self.n_clusters if number is None else number.value
         assigner = resolve_assigner(
             self.clustering, device=self._hardware.device, spherical=self._is_spherical
         )
         seed = derive_seed(self._seed, "clustering") % 2**32  # the range of scikit-learn's clusterers
-        start = self._proved_centers(embedding, job.pairs, n_clusters)
+        start = self._proved_centers(embedding, job.trusted, n_clusters)
         return assigner.assign(embedding, n_clusters, seed=seed, start=start), number
 
     def _proved_centers(

@@ -11,20 +11,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import CLIP_NORM
 from spherepair.estimators.job import Job, Stage
-from spherepair.estimators.method_families import EmbeddingClusterer
+from spherepair.estimators.judging import JudgingClusterer
 from spherepair.networks import Autoencoder, build_autoencoder
 from spherepair.terms import (
     SemiSupervisedObjective,
@@ -36,7 +35,7 @@ from spherepair.terms import (
 from spherepair.terms.row_terms import FIRST_EPOCH
 from spherepair.theory import valid_omega_range
 from spherepair.training import Plan, Recipe
-from spherepair.training.batches import Batches, PairTensors
+from spherepair.training.batches import Batches, PairTensors, Schedule
 from spherepair.training.hardware import torch_generator
 from spherepair.training.optimization import StoppingRule
 from spherepair.training.pretraining import pretrain
@@ -53,60 +52,7 @@ from spherepair.validation import (
 ROOMY_DIM = 32
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How an epoch on pairs is divided into steps, and whether weights are averaged over epochs.
-
-    Parameters
-    ----------
-    min_steps : int, default=20
-        Minimum number of steps in an epoch; few pairs are shown several times.
-    reconstruction_rows : int, "auto" or "all", default="auto"
-        Rows to reconstruct per step: a number; ``"auto"``, as many as ``batch_size``; or ``"all"``, all rows
-        divided among the steps of an epoch as in the paper.
-    ema : bool, default=True
-        Whether the network ends with an exponential moving average of its weights over epochs.
-
-    Examples
-    --------
-    >>> from spherepair import Schedule, SpherePair
-    >>> SpherePair(schedule=Schedule(reconstruction_rows=64)).schedule
-    Schedule(min_steps=20, reconstruction_rows=64, ema=True)
-    """
-
-    min_steps: int = 20
-    reconstruction_rows: int | str = "auto"
-    ema: bool = True
-
-    def __post_init__(self) -> None:
-        if not _is_count(self.min_steps):
-            raise InvalidParameterError(
-                f"Schedule: min_steps must be a whole number of at least 1, got {self.min_steps!r} instead."
-            )
-        if self.reconstruction_rows not in ("auto", "all") and not _is_count(self.reconstruction_rows):
-            raise InvalidParameterError(
-                "Schedule: reconstruction_rows must be 'auto', 'all' or a whole number of at least 1, got "
-                f"{self.reconstruction_rows!r} instead."
-            )
-        if not isinstance(self.ema, bool | np.bool_):
-            raise InvalidParameterError(f"Schedule: ema must be True or False, got {self.ema!r} instead.")
-
-    def steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
-        """Steps of whole passes over the pairs, at least ``min_steps``; no step is without pairs."""
-        if n_pairs == 0:
-            return int(self.min_steps)
-        n_passes = (int(self.min_steps) - 1) * pairs_per_step // n_pairs + 1
-        return -(-n_passes * n_pairs // pairs_per_step)
-
-    def rows_per_step(self, n_rows: int, *, n_steps: int, batch_size: int) -> int:
-        """Rows to reconstruct in every step."""
-        if self.reconstruction_rows == "all":
-            return max(1, n_rows // n_steps)
-        size = batch_size if self.reconstruction_rows == "auto" else self.reconstruction_rows
-        return min(int(size), n_rows)
-
-
-class SpherePair(EmbeddingClusterer):
+class SpherePair(JudgingClusterer):
     """Constrained clustering with angular pair embeddings.
 
     Parameters
@@ -115,7 +61,7 @@ class SpherePair(EmbeddingClusterer):
         Number of clusters (K); ``"auto"`` infers it from the geometry of the embedding.
     embedding_dim : int or "auto", default="auto"
         Dimensions of the embedding (D); ``"auto"`` is K, at least 10, or 32 if K is unknown.
-    hidden_dims : sequence of int or {"compact", "standard", "deep"}, default=(500, 500, 2000)
+    hidden_dims : sequence of int or {"small", "compact", "standard", "deep"}, default=(500, 500, 2000)
         Sizes of the encoder's hidden layers; the decoder mirrors them.
     omega : float, default=2.0
         Cannot-linked pairs are pushed out of a zone of angle π/ω (ω in the paper).
@@ -141,8 +87,13 @@ class SpherePair(EmbeddingClusterer):
         When to stop before ``max_epochs``.
     schedule : Schedule, optional
         Steps and rows of an epoch, and averaging of weights; ``None`` is ``Schedule()``.
-    encoder : torch.nn.Module, optional
-        An encoder of your own, (n, n_features) to (n, embedding_dim); copied, never changed.
+    wrong_answers : "auto", float or None, default=None
+        How many answers are wrong: ``"auto"`` estimates it and trains on what each answer is worth, a
+        number is the share, ``None`` takes all answers for right. Where none seem wrong, ``"auto"`` gives
+        what ``None`` does; otherwise it trains twice.
+    encoder : TextEncoder, ImageEncoder, TableEncoder or torch.nn.Module, optional
+        What turns your rows into numbers, fitted and saved with the model. Or a network of your own,
+        (n, n_features) to (n, embedding_dim); copied, never changed.
     device : str or torch.device, default="auto"
         Where to train and predict; ``"auto"`` is a GPU if there is one.
     precision : {"auto", "float32", "tf32", "bfloat16"}, default="auto"
@@ -168,8 +119,17 @@ class SpherePair(EmbeddingClusterer):
         One record per epoch: stage, epoch, loss, each named term, seconds.
     constraints_ : Constraints
         The pairs that were used.
+    wrong_answers_ : WrongAnswers or None
+        Estimated shares of wrong answers, by kind of link and by person; ``None`` if they were not judged.
+    pair_weights_ : ndarray of shape (n_pairs,)
+        What each answer counted: the probability that it is right, one where none seems wrong. Below one
+        half it was left out.
+    judgment_ : Judgment or None
+        How likely each answer is right, and what the neighbors of its rows say; see :meth:`suspects`.
     network_ : Autoencoder
         The trained network.
+    encoder_ : TextEncoder, ImageEncoder or TableEncoder
+        The fitted encoder of the rows, if there is one.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -185,9 +145,9 @@ class SpherePair(EmbeddingClusterer):
     """
 
     _is_spherical: ClassVar[bool] = True
-    _settings: ClassVar[tuple[type, ...]] = (*EmbeddingClusterer._settings, Terms, Schedule)
+    _settings: ClassVar[tuple[type, ...]] = (*JudgingClusterer._settings, Terms, Schedule)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **EmbeddingClusterer._parameter_constraints,
+        **JudgingClusterer._parameter_constraints,
         **PRETRAINING_PARAMETERS,
         "n_clusters": [AT_LEAST_ONE, StrOptions({"auto"})],
         "omega": [Interval(Real, 1.0, None, closed="left")],
@@ -195,7 +155,7 @@ class SpherePair(EmbeddingClusterer):
         "terms": [Terms, None],
         "tail_ratio": [Interval(Real, 0.0, 0.5, closed="right")],
         "schedule": [Schedule, None],
-        "encoder": [nn.Module, None],
+        "encoder": [nn.Module, HasMethods(["fit_transform", "transform"]), None],
     }
 
     def __init__(
@@ -216,7 +176,8 @@ class SpherePair(EmbeddingClusterer):
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "settled",
         schedule: Schedule | None = None,
-        encoder: nn.Module | None = None,
+        wrong_answers: float | str | None = None,
+        encoder: Any = None,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -244,6 +205,7 @@ class SpherePair(EmbeddingClusterer):
             "max_epochs": 300,
             "stopping": "released-code",
             "schedule": Schedule(min_steps=1, reconstruction_rows="all", ema=False),
+            "wrong_answers": None,
         }
         return cls(n_clusters, **(protocol | overrides))
 
@@ -252,14 +214,15 @@ class SpherePair(EmbeddingClusterer):
             n_features,
             embedding_dim,
             hidden_dims=hidden_sizes(self.hidden_dims),
-            encoder=self.encoder,
+            encoder=self._own_network(),
             generator=torch_generator(seed, "network"),
         )
 
     def _choose_embedding_dim(self, n_features: int) -> int:
         known = self._known_number()
-        if self.encoder is not None:
-            chosen = _output_size(self.encoder, n_features)
+        network = self._own_network()
+        if network is not None:
+            chosen = _output_size(network, n_features)
             if self.embedding_dim not in ("auto", chosen):
                 raise InvalidParameterError(
                     f"embedding_dim={self.embedding_dim}, but the encoder gives {chosen} dimensions; leave "
@@ -280,6 +243,9 @@ class SpherePair(EmbeddingClusterer):
         """Whether D = K - 1 and ω is the one value for which a regular simplex fills it."""
         valid = valid_omega_range(n_clusters, embedding_dim)
         return valid is not None and math.isclose(self.omega, valid.low, rel_tol=1e-3)
+
+    def _own_network(self) -> nn.Module | None:
+        return self.encoder if isinstance(self.encoder, nn.Module) else None
 
     def _known_number(self) -> int | None:
         return None if self.n_clusters == "auto" else int(self.n_clusters)
@@ -310,9 +276,9 @@ class SpherePair(EmbeddingClusterer):
         further = build_terms(
             self._terms(),
             job.rows,
-            PairTensors.of(job.pairs),
+            PairTensors.of(job.trusted),
             n_clusters=self._known_number(),
-            n_informative=job.pairs.informative_pairs(self._known_number() or 1),
+            n_informative=job.trusted.informative_pairs(self._known_number() or 1),
             is_trained=refinement is not None or self.pretraining is not None,
             first_epoch=FIRST_EPOCH if refinement is None else 0,
             centers=centers,
@@ -326,12 +292,13 @@ class SpherePair(EmbeddingClusterer):
         )
 
     def _batches(self, job: Job, stage: Stage, *, neighbor_table: Tensor | None) -> Batches:
-        n_pairs, schedule = len(job.pairs), self._schedule()
+        pairs, schedule = self._weigh(PairTensors.of(job.weighed)), self._schedule()
+        n_pairs = len(pairs)
         pairs_per_step = min(self.batch_size, n_pairs)
         n_steps = schedule.steps_per_epoch(n_pairs, pairs_per_step)
         return Batches(
             job.rows,
-            self._weigh(PairTensors.of(job.pairs)),
+            pairs,
             pairs_per_step=pairs_per_step,
             rows_per_step=schedule.rows_per_step(
                 job.rows.n_rows, n_steps=n_steps, batch_size=self.batch_size
@@ -363,10 +330,6 @@ class SpherePair(EmbeddingClusterer):
 
     def _embed(self, network: Autoencoder, x: Tensor) -> Tensor:
         return F.normalize(network.encode(x).float(), dim=-1, eps=1e-12)
-
-
-def _is_count(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
 
 
 @torch.no_grad()

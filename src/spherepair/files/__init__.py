@@ -20,6 +20,16 @@ from pathlib import Path
 
 from spherepair.errors import MissingDependencyError
 
+#: Names the folder of data sets and of what is kept between runs.
+DATA_VARIABLE = "SPHEREPAIR_DATA"
+
+
+def data_folders() -> list[Path]:
+    """Where data sets are looked for, in order; the first is also where downloads and encodings are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    given = os.environ.get(DATA_VARIABLE)
+    return [*([Path(given).expanduser()] if given else []), Path(base).expanduser() / "spherepair"]
+
 
 @contextmanager
 def atomic_write(

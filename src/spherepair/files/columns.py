@@ -17,6 +17,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,24 @@ from numpy.typing import NDArray
 
 from spherepair.errors import MissingDependencyError, SpherePairError
 from spherepair.files import atomic_write_bytes
+from spherepair.files.text_lines import (
+    csv_lines,
+    decode,
+    filled_lines,
+    find_separator,
+    open_binary,
+    read_bytes,
+    with_decimal_commas,
+)
 
 #: Makes an error of what is wrong with a file, such as "row 3 has 1 values, ...".
 Fail = Callable[[str], SpherePairError]
 
-CSV_SUFFIXES = (".csv", ".csv.gz")
+CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv")
+SHEET_SUFFIXES = (".xlsx",)
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 _WHITE = b" \t\r\n"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class ColumnFile(ABC):
@@ -105,6 +115,8 @@ def open_columns(path: Path, *, suffixes: Sequence[str], fail: Fail) -> ColumnFi
     require_pyarrow(path)
     if suffix in PARQUET_SUFFIXES:
         return _ParquetFile(path, fail)
+    if suffix in SHEET_SUFFIXES:
+        return _SheetFile(path, fail)
     return _CsvFile(path, fail) if suffix in CSV_SUFFIXES else _JsonLinesFile(path, fail)
 
 
@@ -165,9 +177,11 @@ class _CsvFile(ColumnFile):
             open_binary(self.path) as stream,
             io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
         ):
-            header = next((names for names in csv.reader(lines) if names), None)
-            if header is None:
+            first = next((line for line in lines if line.strip("\r\n")), None)
+            if first is None:
                 raise self._fail("is empty; its first line must name the columns.")
+            self._separator = find_separator(first)
+            header = next(csv.reader(chain([first], lines), delimiter=self._separator))
             "".join(header).encode()  # fails where the names are not UTF-8
             return header, any(line.strip("\r\n") for line in lines)
 
@@ -180,10 +194,10 @@ class _CsvFile(ColumnFile):
             table, is_uneven = self._parse(names, text)
             if is_uneven:
                 raise self._uneven_row()
-            return table
+            return table if self._separator == "," else with_decimal_commas(table, text)
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
-        lines = _csv_lines(_read_bytes(self.path))[1:]
+        lines = csv_lines(read_bytes(self.path))[1:]
         # A quote in the middle of a value upsets the count of lines; then number the records.
         return lines if len(lines) == n_records else np.arange(2, n_records + 2)
 
@@ -192,7 +206,7 @@ class _CsvFile(ColumnFile):
 
         uneven: list[Any] = []
         options = pa_csv.ConvertOptions(include_columns=names, column_types=self._types(names, text))
-        parse = _parse_options(uneven)
+        parse = _parse_options(uneven, self._separator)
         with self._stream() as stream:
             return pa_csv.read_csv(stream, parse_options=parse, convert_options=options), bool(uneven)
 
@@ -205,7 +219,7 @@ class _CsvFile(ColumnFile):
         if types.keys() >= set(names):
             return types
         with self._stream() as stream:
-            inferred = pa_csv.open_csv(stream, parse_options=_parse_options([])).schema
+            inferred = pa_csv.open_csv(stream, parse_options=_parse_options([], self._separator)).schema
         for name, found in zip(inferred.names, inferred.types, strict=True):
             # A column that begins with whole numbers or with nothing may go on with fractions.
             is_open = pa.types.is_integer(found) or pa.types.is_null(found)
@@ -226,7 +240,8 @@ class _CsvFile(ColumnFile):
         # Rows have numbers only where a single thread reads them.
         options = pa_csv.ReadOptions(use_threads=False)
         with self._stream() as stream:
-            table = pa_csv.read_csv(stream, read_options=options, parse_options=_parse_options(uneven))
+            parse = _parse_options(uneven, self._separator)
+            table = pa_csv.read_csv(stream, read_options=options, parse_options=parse)
         first, rows = uneven[0], self.rows(table.num_rows + len(uneven))
         return self._fail(
             f"row {rows[first.number - 2]} has {first.actual_columns} values, "
@@ -235,7 +250,7 @@ class _CsvFile(ColumnFile):
 
     def _damage(self, error: Exception) -> SpherePairError:
         if isinstance(error, ValueError):  # of Arrow's parser, which does not say where
-            _decode(_read_bytes(self.path), self._fail)
+            decode(read_bytes(self.path), self._fail)
         return super()._damage(error)
 
 
@@ -245,9 +260,9 @@ class _JsonLinesFile(ColumnFile):
     def __init__(self, path: Path, fail: Fail) -> None:
         super().__init__(path, fail)
         with self._reading():
-            data = _read_bytes(path)
-        self._rows = _filled_lines(data, blank=_WHITE)
-        lines = (line for line in _decode(data, fail).split("\n") if line.strip(_WHITE.decode()))
+            data = read_bytes(path)
+        self._rows = filled_lines(data, blank=_WHITE)
+        lines = (line for line in decode(data, fail).split("\n") if line.strip(_WHITE.decode()))
         self._records = self._parse(lines)
         self.is_blank = not self._records
         self.names = list(dict.fromkeys(key for record in self._records for key in record))
@@ -293,6 +308,55 @@ class _ParquetFile(ColumnFile):
         return np.arange(1, n_records + 1)
 
 
+class _SheetFile(ColumnFile):
+    """The first sheet of a workbook; its first row that is not empty names the columns."""
+
+    kind = "xlsx"
+
+    def __init__(self, path: Path, fail: Fail) -> None:
+        super().__init__(path, fail)
+        try:
+            from python_calamine import CalamineError, CalamineWorkbook
+        except ImportError as error:
+            raise MissingDependencyError(
+                f'{path.name} needs python-calamine; pip install "spherepair[tables]", or save it as csv.'
+            ) from error
+        try:
+            cells = (
+                CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0).to_python(skip_empty_area=False)
+            )
+        except (CalamineError, OSError, ValueError) as error:
+            raise self._damage(error) from error
+        filled = [(row, line) for row, line in enumerate(cells, start=1) if any(cell != "" for cell in line)]
+        if not filled:
+            raise self._fail("is empty; its first row must name the columns.")
+        self.names = [_cell_text(cell) or "" for cell in filled[0][1]]
+        self._rows = np.array([row for row, _ in filled[1:]], dtype=np.int64)
+        self._columns = list(zip(*(line for _, line in filled[1:]), strict=False)) or [()] * len(self.names)
+
+    def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        import pyarrow as pa
+
+        columns = {name: self._columns[self.names.index(name)] for name in names}
+        return pa.table({name: _cells(column, name in text) for name, column in columns.items()})
+
+    def rows(self, n_records: int) -> NDArray[np.int64]:
+        return self._rows
+
+
+def _cells(column: Sequence[Any], as_text: bool) -> Any:
+    if as_text:
+        return text_array(map(_cell_text, column))
+    return _json_array([None if cell == "" else cell for cell in column])
+
+
+def _cell_text(cell: Any) -> str | None:
+    """Every number of a sheet is a float; an id such as 7 must not become 7.0."""
+    if cell == "":
+        return None
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
 def _parquet_bytes(table: Any) -> bytes:
     import pyarrow.parquet as pq
 
@@ -316,7 +380,7 @@ def _csv_bytes(table: Any) -> bytes:
     return stream.getvalue()
 
 
-def _parse_options(uneven: list[Any]) -> Any:
+def _parse_options(uneven: list[Any], separator: str) -> Any:
     """Options of Arrow's parser; records of a wrong length are skipped and added to `uneven`."""
     import pyarrow.csv as pa_csv
 
@@ -324,7 +388,7 @@ def _parse_options(uneven: list[Any]) -> Any:
         uneven.append(row)
         return "skip"
 
-    return pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note)
+    return pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=note)
 
 
 def _json_array(values: list[Any]) -> Any:
@@ -334,49 +398,3 @@ def _json_array(values: list[Any]) -> Any:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return text_array(values)
-
-
-def open_binary(path: Path) -> Any:
-    """Open a file for reading its bytes, unpacked where its name ends in .gz."""
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
-
-
-def _read_bytes(path: Path) -> bytes:
-    """Content of a text file, unpacked, without a byte order mark."""
-    with open_binary(path) as stream:
-        data: bytes = stream.read()
-    return data.removeprefix(_BYTE_ORDER_MARK)
-
-
-def _decode(data: bytes, fail: Fail) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        row = data.count(b"\n", 0, error.start) + 1
-        raise fail(f"row {row} is not text in UTF-8; save the file as UTF-8.") from error
-
-
-def _csv_lines(data: bytes) -> NDArray[np.int64]:
-    """Numbers, from 1, of the lines where the header and the records begin."""
-    lines, starts = _filled_lines(data, blank=b"\r\n"), _line_starts(data)
-    if b'"' not in data:
-        return lines
-    # A line that begins inside quotes, after an odd number of them, continues a record.
-    n_quotes = np.add.reduceat(np.frombuffer(data, np.uint8) == ord('"'), starts, dtype=np.int64)
-    is_inside = (np.cumsum(n_quotes) - n_quotes) % 2 == 1
-    begins: NDArray[np.int64] = lines[~is_inside[lines - 1]]
-    return begins
-
-
-def _filled_lines(data: bytes, *, blank: bytes) -> NDArray[np.int64]:
-    """Numbers, from 1, of the lines that hold more than the bytes in `blank`."""
-    if not data:
-        return np.empty(0, np.int64)
-    is_ink = ~np.isin(np.frombuffer(data, np.uint8), list(blank))
-    return np.flatnonzero(np.logical_or.reduceat(is_ink, _line_starts(data))) + 1
-
-
-def _line_starts(data: bytes) -> NDArray[np.int64]:
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    starts = np.concatenate([np.zeros(1, np.int64), ends + 1])
-    return starts[starts < len(data)]

@@ -1,4 +1,4 @@
-"""Tables of features from files: arrays (.npy, .npz), named columns (.csv, .parquet) and .svmlight.
+"""Tables from files: arrays (.npy, .npz, .svmlight), named columns (.csv, .parquet, .xlsx), and folders.
 
 Messages speak of the command line's options --id and --drop, which choose the columns.
 """
@@ -8,17 +8,27 @@ from __future__ import annotations
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spherepair.errors import InvalidDataError, InvalidParameterError
-from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, ColumnFile, open_columns, suffix_of
+from spherepair.files.columns import (
+    CSV_SUFFIXES,
+    PARQUET_SUFFIXES,
+    SHEET_SUFFIXES,
+    ColumnFile,
+    open_columns,
+    suffix_of,
+)
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".svmlight", ".svm", ".libsvm")
-COLUMN_SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES)
+COLUMN_SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES, *SHEET_SUFFIXES)
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
+#: Name of the only column of a folder of pictures.
+FILE_COLUMN = "file"
 #: Up to this share of words, a column is taken for numbers with typing errors.
 RARE_SHARE = 0.1
 _SPARSE_PARTS = frozenset({"indices", "indptr", "shape", "format"})
@@ -38,12 +48,15 @@ class Table:
         Name of each feature.
     id_name : str or None
         Name of the ID column.
+    file : ColumnFile or None
+        Where named columns come from.
     """
 
     X: Any
     ids: Any = None
     names: tuple[str, ...] | None = None
     id_name: str | None = None
+    file: ColumnFile | None = field(default=None, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -54,6 +67,11 @@ class Table:
     def n_features(self) -> int:
         """Number of features."""
         return int(self.X.shape[1])
+
+    def locate(self, row: int) -> str:
+        """Where a row is found: the line of the file, as editors count, and its ID."""
+        place = f"row {row}" if self.file is None else f"line {self.file.rows(self.n_rows)[row]}"
+        return place if self.ids is None else f"{place} (id {self.ids[row].as_py()!r})"
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,8 @@ def read_table(
     drop: Sequence[str] = (),
     features: Sequence[str] | None = None,
     n_features: int | None = None,
+    mixed: bool = False,
+    text: Sequence[str] = (),
 ) -> Table:
     """Read rows of features; the ending of the name says what the file is.
 
@@ -85,10 +105,20 @@ def read_table(
         Columns that a model was fitted on: exactly these are read, in this order.
     n_features : int, optional
         Number of features of a sparse file; its last ones may be zero in all rows.
+    mixed : bool
+        Whether columns may hold anything, not only numbers.
+    text : sequence of str
+        Columns of a csv file that are text, whatever they look like.
     """
+    if path.is_dir():
+        return _read_folder(path)
     suffix = _suffix_of(path)
     if suffix in COLUMN_SUFFIXES:
-        return _read_columns(_open(path), id_column=id_column, drop=drop, features=features)
+        file = _open(path)
+        table = _read_columns(file, id_column=id_column, drop=drop, features=features, text=text)
+        if not mixed:
+            _refuse_text(table, path, needed=features is not None)
+        return table
     _refuse_named_columns(path, id_column, drop)
     if suffix == ".npy":
         return Table(_checked(_open_npy(path), path))
@@ -99,6 +129,9 @@ def read_table(
 
 def read_rows(path: Path, *, id_column: str | None = None) -> Rows:
     """Count the rows of a file and read their IDs; features are not read where that can be avoided."""
+    if path.is_dir():
+        folder = _read_folder(path)
+        return Rows(folder.n_rows, folder.ids)
     if _suffix_of(path) not in COLUMN_SUFFIXES:
         return Rows(read_table(path, id_column=id_column).n_rows, None)
     file = _open(path)
@@ -110,9 +143,33 @@ def read_rows(path: Path, *, id_column: str | None = None) -> Rows:
     return Rows(table.num_rows, None if id_column is None else table[id_column])
 
 
+def has_named_columns(path: Path) -> bool:
+    """Whether a file is of a kind whose columns have names."""
+    return _suffix_of(path) in COLUMN_SUFFIXES
+
+
 def column_names(path: Path) -> list[str]:
-    """Names of the columns of a csv or parquet file."""
-    return _open(path).names
+    """Names of the columns of a csv, parquet or xlsx file."""
+    return [FILE_COLUMN] if path.is_dir() else _open(path).names
+
+
+def picture_files(folder: Path) -> list[Path]:
+    """All picture files of a folder and of the folders inside, sorted by name."""
+    files = (file for file in folder.rglob("*") if file.suffix.lower() in PICTURE_SUFFIXES)
+    found = sorted(file for file in files if not file.name.startswith(".") and file.is_file())
+    if not found:
+        endings = ", ".join(PICTURE_SUFFIXES)
+        raise InvalidDataError(f"{folder} is a folder without pictures; their names must end in {endings}.")
+    return found
+
+
+def _read_folder(folder: Path) -> Table:
+    """A folder of pictures as a table with one column, the files; their names inside are the IDs."""
+    import pyarrow as pa
+
+    files = picture_files(folder)
+    ids = pa.array([file.relative_to(folder).as_posix() for file in files])
+    return Table(pa.table({FILE_COLUMN: list(map(str, files))}), ids, (FILE_COLUMN,), FILE_COLUMN)
 
 
 def _fail(path: Path) -> Any:
@@ -127,14 +184,19 @@ def _open(path: Path) -> ColumnFile:
     file = open_columns(path, suffixes=COLUMN_SUFFIXES, fail=_fail(path))
     if file.kind == "csv":
         _refuse_numbers_as_names(file)
-        _refuse_other_separator(file)
     return file
 
 
 def _read_columns(
-    file: ColumnFile, *, id_column: str | None, drop: Sequence[str], features: Sequence[str] | None
+    file: ColumnFile,
+    *,
+    id_column: str | None,
+    drop: Sequence[str],
+    features: Sequence[str] | None,
+    text: Sequence[str],
 ) -> Table:
     ids = [] if id_column is None else [id_column]
+    drop = split_names(drop, file.names)
     for name in (*drop, *ids):
         _require_column(name, file)
     _refuse_repeated(file)
@@ -145,10 +207,21 @@ def _read_columns(
         wanted = list(features)
     _refuse_missing(wanted, file)
     _refuse_unnamed(wanted, file)
-    table = file.read([*wanted, *ids], text=ids)
-    numbers = table.select(wanted)
-    _refuse_text(numbers, file.path, needed=features is not None)
-    return Table(numbers, None if id_column is None else table[id_column], tuple(wanted), id_column)
+    table = file.read([*wanted, *ids], text=[*ids, *(name for name in text if name in wanted)])
+    given = None if id_column is None else table[id_column]
+    return Table(table.select(wanted), given, tuple(wanted), id_column, file)
+
+
+def split_names(given: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Names that may be listed with commas, as in ``--drop a,b``.
+
+    Examples
+    --------
+    >>> split_names(["a,b", "price, EUR"], ["a", "b", "price, EUR"])
+    ['a', 'b', 'price, EUR']
+    """
+    parts = ([name] if name in known else [part.strip() for part in name.split(",")] for name in given)
+    return [name for part in parts for name in part]
 
 
 def _require_column(name: str, file: ColumnFile) -> None:
@@ -205,38 +278,38 @@ def _refuse_numbers_as_names(file: ColumnFile) -> None:
         )
 
 
-def _refuse_other_separator(file: ColumnFile) -> None:
-    if len(file.names) == 1 and any(mark in file.names[0] for mark in ";\t|"):
-        raise InvalidDataError(
-            f"{file.path} has one column only, {file.names[0]!r}; separate its columns by commas."
-        )
+def _refuse_text(table: Table, path: Path, *, needed: bool) -> None:
+    """Name all columns that are no numbers, at once."""
+    names = not_numeric(table.X)
+    if not names:
+        return
+    said = " ".join(f"column {name!r} is not numeric {_why(table, name, needed=needed)}" for name in names)
+    raise InvalidDataError(f"{path}: {said}")
 
 
-def _refuse_text(table: Any, path: Path, *, needed: bool) -> None:
+def not_numeric(table: Any) -> list[str]:
+    """Names of the columns of an Arrow table that hold no numbers."""
     import pyarrow.types as kinds
 
     tests = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
-    for name, kind in zip(table.column_names, table.schema.types, strict=True):
-        if not any(test(kind) for test in tests):
-            raise InvalidDataError(
-                f"{path}: column {name!r} is not numeric {_why(table[name], name, needed=needed)}"
-            )
+    typed = zip(table.column_names, table.schema.types, strict=True)
+    return [name for name, kind in typed if not any(test(kind) for test in tests)]
 
 
-def _why(column: Any, name: str, *, needed: bool) -> str:
+def _why(table: Table, name: str, *, needed: bool) -> str:
     """What a column holds instead of numbers, and the remedy; a `needed` column cannot be dropped."""
-    values = column.to_pylist()
+    values = table.X[name].to_pylist()
     words = [
         row for row, value in enumerate(values) if value not in (None, "") and not _is_number(str(value))
     ]
     if words and len(words) <= RARE_SHARE * len(values):
-        first = f"the first being {values[words[0]]!r} in row {words[0]}, counting from 0"
+        first = f"the first being {values[words[0]]!r} in {table.locate(words[0])}"
         remedy = "correct them" if needed else f"correct them, or leave out the column with --drop {name}"
         return f"({len(words)} of its {len(values)} values are no numbers, {first}); {remedy}."
-    holds = f"(its type is {column.type}, its first value {values[0] if values else None!r})"
+    holds = f"(its type is {table.X[name].type}, its first value {values[0] if values else None!r})"
     if needed:
         return f"{holds}, but the model was fitted on numbers."
-    return f"{holds}; give --id {name} if it is the ID column, drop it with --drop {name}, or encode it."
+    return f"{holds}; give --id {name} if it is the ID column, or drop it with --drop {name}."
 
 
 def _is_number(text: str) -> bool:

@@ -28,8 +28,9 @@ from torch.nn import functional as F  # noqa: N812
 __all__ = ["ARCHITECTURES", "Autoencoder", "build_autoencoder", "mlp"]
 
 
-#: Hidden sizes of the three networks that the paper compares.
+#: Hidden sizes of a network for small tables, and of the three that the paper compares.
 ARCHITECTURES: dict[str, tuple[int, ...]] = {
+    "small": (256, 128),
     "compact": (256, 256, 512),
     "standard": (500, 500, 2000),
     "deep": (500, 500, 500, 2000),

@@ -36,6 +36,7 @@ from spherepair.report.pair_cards import (
     question_cards,
     violated_cards,
 )
+from spherepair.report.raw_rows import shown_rows
 from spherepair.report.row_cards import RowDisplay, as_texts, find_image_shape
 from spherepair.report.row_map import MapPoints, Marks, map_points, rows_on_map
 from spherepair.validation import check_constraints, check_table, first_moved_row
@@ -180,13 +181,17 @@ def build_report(
     """
     options = ReportOptions() if options is None else options
     check_is_fitted(model)
+    shown = shown_rows(model, X)
+    if shown is not None:
+        model, X, texts = shown.model, shown.encoded, shown.texts if texts is None else texts
     table = check_table(model, X, reset=False)
     rows = _embed_rows(model, table)
     pairs = _pairs_of(model, constraints, rows)
     membership = measure_membership(rows.embedding, rows.labels, centers=np.asarray(model.cluster_centers_))
-    display = _make_display(
-        table, membership, names=_column_names(model, X), ids=ids, texts=texts, image=options.image
-    )
+    names, image = _column_names(model, X), options.image
+    if shown is not None:
+        table, names, image = shown.table, shown.names, shown.image
+    display = _make_display(table, membership, names=names, ids=ids, texts=texts, image=image)
     return _assemble(model, display, membership, rows=rows, pairs=pairs, options=options)
 
 

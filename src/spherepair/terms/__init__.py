@@ -10,7 +10,7 @@ those whose weight in :class:`Terms` is above zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -163,6 +163,8 @@ class SemiSupervisedObjective(SpherePairObjective):
         self._rows, self._hardware = rows, hardware
         self.ema = WeightEMA(network, decay=DECAY if ema else 0.0)
         self.further = nn.ModuleDict(further)
+        #: Called with this objective and the number of the epoch before each one.
+        self.reweigh: Callable[[SemiSupervisedObjective, int], None] | None = None
 
     @property
     def neighbor_table(self) -> Tensor | None:
@@ -175,8 +177,15 @@ class SemiSupervisedObjective(SpherePairObjective):
     def on_epoch_start(self, epoch: int, state: TrainingState) -> None:
         """Add the last epoch to the average, and let the terms look at the embedding."""
         self.ema.update(self.network, epoch)
+        if self.reweigh is not None:
+            self.reweigh(self, epoch)
         for term in self.further.values():
             term.on_epoch_start(epoch, self.embed)  # type: ignore[operator]
+
+    def listen_to(self, pairs: PairTensors) -> None:
+        """From now on let these pairs say whether the clusters of pseudo-pairs are right."""
+        if PSEUDO_PAIRS in self.further:
+            self.further[PSEUDO_PAIRS].listen_to(pairs)  # type: ignore[operator]
 
     def on_end(self, state: TrainingState) -> None:
         """Leave the network with the averaged weights."""

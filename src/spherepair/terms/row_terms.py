@@ -163,9 +163,9 @@ class PseudoPairs(nn.Module):
         abundance = (len(pairs) if n_informative is None else n_informative) / FULL_WEIGHT_PAIRS
         self.weight = weight * min(abundance, 1.0 / max(1.0, abundance))
         self._n_clusters, self._first, self._seed = n_clusters, first_epoch, seed
-        self._pairs, self._rows, self._neighbors = pairs.to(device), rows.to(device), neighbors
+        self._device, self._rows, self._neighbors = device, rows.to(device), neighbors
+        self.listen_to(pairs)
         self._start_centers = centers if centers is None else centers.to(device)
-        self._ends = torch.cat([self._pairs.left, self._pairs.right])
         # Of a large table a sample is clustered; rows in pairs are assigned to clusters in any case.
         self._more_rows = torch.unique(self._ends) if len(rows) < n_rows else None
         # All keep their addresses: captured steps read them.
@@ -173,6 +173,11 @@ class PseudoPairs(nn.Module):
         self.register_buffer("labels", nothing)  # of known rows
         self.register_buffer("clusters", nothing.clone())  # of all clustered rows
         self.register_buffer("agrees", torch.zeros(n_clusters, n_clusters, dtype=torch.bool, device=device))
+
+    def listen_to(self, pairs: PairTensors) -> None:
+        """From now on let these pairs say whether clusters are right."""
+        self._pairs = pairs.to(self._device)
+        self._ends = torch.cat([self._pairs.left, self._pairs.right])
 
     def on_epoch_start(self, epoch: int, embed: Embed) -> None:
         """Update the clusters when it is time; where rows are on a GPU, without waiting for it."""

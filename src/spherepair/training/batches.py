@@ -9,19 +9,78 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from spherepair.constraints import Constraints
+from spherepair.errors import InvalidParameterError
 from spherepair.training.hardware import torch_generator
 from spherepair.training.rows import RowSource
 
 #: Rows passed through the network at once when the full objective is evaluated, by kind of device, and the
 #: most numbers in them. A GPU is so fast that many small blocks would mostly wait for Python.
 BLOCK_ROWS, BLOCK_ENTRIES = {"cuda": 65536, "cpu": 16384}, 2**26
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How an epoch on pairs is divided into steps, and whether weights are averaged over epochs.
+
+    Parameters
+    ----------
+    min_steps : int, default=20
+        Minimum number of steps in an epoch; few pairs are shown several times.
+    reconstruction_rows : int, "auto" or "all", default="auto"
+        Rows to reconstruct per step: a number; ``"auto"``, as many as ``batch_size``; or ``"all"``, all rows
+        divided among the steps of an epoch as in the paper.
+    ema : bool, default=True
+        Whether the network ends with an exponential moving average of its weights over epochs.
+
+    Examples
+    --------
+    >>> from spherepair import Schedule, SpherePair
+    >>> SpherePair(schedule=Schedule(reconstruction_rows=64)).schedule
+    Schedule(min_steps=20, reconstruction_rows=64, ema=True)
+    """
+
+    min_steps: int = 20
+    reconstruction_rows: int | str = "auto"
+    ema: bool = True
+
+    def __post_init__(self) -> None:
+        if not _is_count(self.min_steps):
+            raise InvalidParameterError(
+                f"Schedule: min_steps must be a whole number of at least 1, got {self.min_steps!r} instead."
+            )
+        if self.reconstruction_rows not in ("auto", "all") and not _is_count(self.reconstruction_rows):
+            raise InvalidParameterError(
+                "Schedule: reconstruction_rows must be 'auto', 'all' or a whole number of at least 1, got "
+                f"{self.reconstruction_rows!r} instead."
+            )
+        if not isinstance(self.ema, bool | np.bool_):
+            raise InvalidParameterError(f"Schedule: ema must be True or False, got {self.ema!r} instead.")
+
+    def steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
+        """Steps of whole passes over the pairs, at least ``min_steps``; no step is without pairs."""
+        if n_pairs == 0:
+            return int(self.min_steps)
+        n_passes = (int(self.min_steps) - 1) * pairs_per_step // n_pairs + 1
+        return -(-n_passes * n_pairs // pairs_per_step)
+
+    def rows_per_step(self, n_rows: int, *, n_steps: int, batch_size: int) -> int:
+        """Rows to reconstruct in every step."""
+        if self.reconstruction_rows == "all":
+            return max(1, n_rows // n_steps)
+        size = batch_size if self.reconstruction_rows == "auto" else self.reconstruction_rows
+        return min(int(size), n_rows)
+
+
+def _is_count(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
 
 
 @dataclass(frozen=True)
@@ -65,11 +124,32 @@ class PairTensors:
     weight: Tensor
 
     @classmethod
-    def of(cls, pairs: Constraints, which: NDArray[np.bool_] | None = None) -> PairTensors:
-        """All pairs, or those where ``which`` is true."""
-        parts = (pairs.left, pairs.right, pairs.is_must_link, pairs.weight)
-        chosen = slice(None) if which is None else which
-        return cls(*(torch.from_numpy(np.array(part[chosen])) for part in parts))
+    def of(cls, pairs: Constraints) -> PairTensors:
+        """All pairs; one that is not sure is both a must-link and a cannot-link.
+
+        A pair of value v counts v as a must-link and 1 - v as a cannot-link, which is the expected loss if
+        the rows belong together with probability v.
+
+        Examples
+        --------
+        >>> unsure = Constraints.from_arrays([0, 1], [2, 3], [True, False], value=[0.75, 0])
+        >>> PairTensors.of(unsure).is_must_link.tolist(), PairTensors.of(unsure).weight.tolist()
+        ([True, False, False], [0.75, 1.0, 0.25])
+        """
+        parts: list[Any] = [pairs.left, pairs.right, pairs.is_must_link, pairs.weight]
+        if pairs.details.value is not None:
+            for_link = np.where(pairs.is_must_link, pairs.value, 1.0 - pairs.value).astype(np.float32)
+            unsure = np.flatnonzero(for_link < 1.0)
+            other = [pairs.left, pairs.right, ~pairs.is_must_link, pairs.weight * (1 - for_link)]
+            parts[3] = pairs.weight * for_link
+            parts = [np.concatenate([part, more[unsure]]) for part, more in zip(parts, other, strict=True)]
+        return cls(*(torch.from_numpy(np.array(part)) for part in parts))
+
+    def of_kind(self, *, must: bool) -> PairTensors:
+        """Only the must-links, or only the cannot-links."""
+        chosen = self.is_must_link == must
+        parts = (self.left, self.right, self.is_must_link, self.weight)
+        return PairTensors(*(part[chosen] for part in parts))
 
     @classmethod
     def none(cls) -> PairTensors:

@@ -179,12 +179,12 @@ def learn_scaling(X: Any, kind: str) -> Scaling:
     Parameters
     ----------
     X : ndarray, memory map or CSR matrix of shape (n_rows, n_features)
-    kind : {"auto", "standard", "none"}
+    kind : {"auto", "common", "standard", "none"}
     """
     if kind == "none":
         return Scaling.identity()
     columns = _column_statistics(X)
-    if kind == "standard" or not _same_unit(columns):
+    if kind == "standard" or (kind == "auto" and not _same_unit(columns)):
         return _per_column(columns)
     return _common(columns)
 

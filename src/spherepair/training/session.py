@@ -79,7 +79,7 @@ class Session:
         if done is not None:
             self.history += done
             return
-        if initialize is not None and not self._is_resumed(stage):
+        if initialize is not None and not self.is_resumed(stage):
             initialize()
         self.hardware.keep_freed_memory()
         try:
@@ -121,7 +121,8 @@ class Session:
         """GPUs whose generators the layers draw from."""
         return [torch.cuda.current_device()] if self.hardware.is_cuda else []
 
-    def _is_resumed(self, stage: str) -> bool:
+    def is_resumed(self, stage: str) -> bool:
+        """Whether a checkpoint holds part of this stage."""
         return self._checkpoint is not None and self._checkpoint.stage == stage
 
     def _clear_progress(self) -> None:

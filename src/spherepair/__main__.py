@@ -1,4 +1,4 @@
-"""``python -m spherepair.cli`` is the same as ``spherepair``."""
+"""``python -m spherepair`` is the same as ``spherepair``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,322 @@
+"""The log of answers in a database: SQLite in the folder of a project, PostgreSQL for teams.
+
+Events are only ever appended. An event has its place in the log, and an answer has the ticket of the card it
+answers; both are unique, so that nothing is written twice, whatever is sent again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import (
+    JSON,
+    Connection,
+    Engine,
+    ForeignKey,
+    ForeignKeyConstraint,
+    String,
+    UniqueConstraint,
+    create_engine,
+    event,
+    insert,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from spherepair.asking.questions import utc_now
+from spherepair.errors import InvalidParameterError, MissingDependencyError, RecordError
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+LONGEST_NAME = 200
+
+
+class Base(DeclarativeBase):
+    """Tables of the log."""
+
+
+class ProjectTable(Base):
+    """Projects that have a log here."""
+
+    __tablename__ = "projects"
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(String(LONGEST_NAME))
+    rows: Mapped[str] = mapped_column(String(64), comment="fingerprint of the rows")
+    created: Mapped[str] = mapped_column(String(40))
+
+
+class PersonTable(Base):
+    """People who took part in a project."""
+
+    __tablename__ = "people"
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(LONGEST_NAME), primary_key=True)
+    since: Mapped[str] = mapped_column(String(40))
+
+
+class EventTable(Base):
+    """Answers, and answers taken back."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        UniqueConstraint("project", "place"),
+        UniqueConstraint("project", "ticket"),
+        ForeignKeyConstraint(["project", "person"], ["people.project", "people.name"]),
+    )
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    place: Mapped[int] = mapped_column(comment="in the log of the project, from 0")
+    person: Mapped[str] = mapped_column(String(LONGEST_NAME))
+    time: Mapped[str] = mapped_column(String(40))
+    ticket: Mapped[str | None] = mapped_column(String(80))
+    body: Mapped[dict[str, Any]] = mapped_column(JSON, comment="the event as in a record of spherepair ask")
+    note: Mapped[dict[str, Any] | None] = mapped_column(
+        JSON(none_as_null=True), comment="what a gesture took back"
+    )
+
+
+class NameTable(Base):
+    """Names given to groups; the latest counts."""
+
+    __tablename__ = "names"
+    __table_args__ = (ForeignKeyConstraint(["project", "person"], ["people.project", "people.name"]),)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
+    group_id: Mapped[str] = mapped_column(String(80))
+    name: Mapped[str] = mapped_column(String(LONGEST_NAME))
+    person: Mapped[str] = mapped_column(String(LONGEST_NAME))
+    time: Mapped[str] = mapped_column(String(40))
+
+
+def open_database(url: str) -> Engine:
+    """Connect, and bring the tables up to date; a database of a newer version is refused."""
+    try:
+        engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"), pool_size=10, max_overflow=20)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise InvalidParameterError(
+            "the database must be a URL such as postgresql+psycopg://user@host/name or sqlite:///file.db."
+        ) from error
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f'this database needs {error.name}; pip install "spherepair[postgresql]".'
+        ) from error
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+    try:
+        _migrate(engine)
+    except DBAPIError as error:
+        engine.dispose()
+        raise RecordError(
+            f"the database {shown_url(url)} cannot be opened ({_reason(error)}); check that it is there."
+        ) from error
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of a file."""
+    return f"sqlite:///{path.absolute()}"
+
+
+def shown_url(url: str) -> str:
+    """The URL without its password."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of the log, with what the record of an interview does not hold."""
+
+    place: int
+    person: str
+    time: str
+    ticket: str | None
+    body: dict[str, Any]
+    note: dict[str, Any] | None
+
+
+class DatabaseRecord:
+    """The record of one project's interview, in a database.
+
+    A failed write leaves open whether the database has it. The record then takes nothing more
+    (``is_uncertain``): whoever uses it opens the project again, from what the database has.
+
+    Parameters
+    ----------
+    engine : Engine
+    project : str
+    name : str
+    fingerprint : str
+        Of the rows; a log of other rows is refused.
+    """
+
+    def __init__(self, engine: Engine, project: str, *, name: str, fingerprint: str) -> None:
+        self.engine, self.project = engine, project
+        self.is_uncertain = False
+        self._local = threading.local()
+        with self._writing() as connection:
+            self._enter(connection, name, fingerprint)
+            found = connection.execute(
+                select(EventTable.__table__).where(EventTable.project == project).order_by(EventTable.place)
+            ).all()
+            people = connection.scalars(select(PersonTable.name).where(PersonTable.project == project))
+            self._people = set(people)
+        self.events = [
+            Event(row.place, row.person, row.time, row.ticket, row.body, row.note) for row in found
+        ]
+        self._places = {one.ticket: one.place for one in self.events if one.ticket is not None}
+
+    def append(self, event: dict[str, Any]) -> None:
+        """Keep an event for good before returning."""
+        if self.is_uncertain:
+            raise RecordError("an earlier answer could not be written; nothing was changed, send it again.")
+        noted = getattr(self._local, "noted", {})
+        one = Event(
+            place=len(self.events),
+            person=str(event.get("by") or noted.get("person", "")),
+            time=str(event.get("time", utc_now())),
+            ticket=noted.get("ticket"),
+            body=event,
+            note=noted.get("note"),
+        )
+        with self._writing() as connection:
+            self._write_person(connection, one.person)
+            connection.execute(insert(EventTable), {"project": self.project, **vars(one)})
+        self.events.append(one)
+        if one.ticket is not None:
+            self._places[one.ticket] = one.place
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter([one.body for one in self.events])
+
+    def find(self, ticket: str) -> Event | None:
+        """The answer to the card with this ticket, where there is one."""
+        place = self._places.get(ticket)
+        return None if place is None else self.events[place]
+
+    @contextmanager
+    def noting(
+        self, *, person: str, ticket: str | None = None, note: dict[str, Any] | None = None
+    ) -> Iterator[None]:
+        """Keep these beside the events that this thread appends in the block."""
+        self._local.noted = {"person": person, "ticket": ticket, "note": note}
+        try:
+            yield
+        finally:
+            self._local.noted = {}
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All events that this thread appends in the block, or none of them."""
+        with self._writing() as connection:
+            self._local.connection = connection
+            try:
+                yield
+            finally:
+                self._local.connection = None
+
+    def names(self) -> dict[str, tuple[str, str]]:
+        """The latest name of each group, and who gave it."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(
+                select(NameTable.__table__).where(NameTable.project == self.project).order_by(NameTable.id)
+            ).all()
+        return {row.group_id: (row.name, row.person) for row in rows}
+
+    def give_name(self, group: str, name: str, *, person: str) -> None:
+        """Name a group."""
+        with self._writing() as connection:
+            self._write_person(connection, person)
+            connection.execute(
+                insert(NameTable),
+                {
+                    "project": self.project,
+                    "group_id": group,
+                    "name": name,
+                    "person": person,
+                    "time": utc_now(),
+                },
+            )
+
+    def _enter(self, connection: Connection, name: str, fingerprint: str) -> None:
+        known = connection.scalar(select(ProjectTable.rows).where(ProjectTable.id == self.project))
+        if known is None:
+            connection.execute(
+                insert(ProjectTable),
+                {"id": self.project, "name": name, "rows": fingerprint, "created": utc_now()},
+            )
+        elif known != fingerprint:
+            raise RecordError(
+                f"the log of project {self.project} is about other rows; its folder was changed or mixed up."
+            )
+
+    def _write_person(self, connection: Connection, name: str) -> None:
+        if name not in self._people:
+            found = connection.scalar(
+                select(PersonTable.name).where(PersonTable.project == self.project, PersonTable.name == name)
+            )
+            if found is None:
+                connection.execute(
+                    insert(PersonTable), {"project": self.project, "name": name, "since": utc_now()}
+                )
+            if getattr(self._local, "connection", None) is None:
+                self._people.add(name)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """A transaction; inside :meth:`together` the one that is open."""
+        shared = getattr(self._local, "connection", None)
+        try:
+            if shared is not None:
+                yield shared
+            else:
+                with self.engine.begin() as connection:
+                    yield connection
+        except SQLAlchemyError as error:
+            self.is_uncertain = True
+            raise RecordError(
+                f"the database could not write it ({_reason(error)}); nothing was changed, send it again."
+            ) from error
+        except BaseException:
+            self.is_uncertain = True  # events of a block that failed half-way are known here, but not there
+            raise
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    """Readers beside a writer (WAL), links checked, every commit on the disk."""
+    cursor = connection.cursor()
+    for setting in ("journal_mode=WAL", "foreign_keys=ON", "synchronous=FULL", "busy_timeout=5000"):
+        cursor.execute(f"PRAGMA {setting}")
+    cursor.close()
+
+
+def _migrate(engine: Engine) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    with engine.begin() as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current is not None and current not in known:
+            raise RecordError(
+                "the database was written by a newer version of spherepair; update spherepair to open it."
+            )
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what the database says."""
+    said = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return said[0].rstrip(".") if said else type(error).__name__

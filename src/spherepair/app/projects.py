@@ -1,0 +1,313 @@
+"""Projects: a folder with rows, features, a log of answers and models; and all projects of a home.
+
+project.json     what it is: name, kind, which column is what
+rows.*           the rows (see :mod:`spherepair.app.rows`)
+features.npy     what models learn from, one line a row
+encoder.npz      makes the same of new rows, unless these are numbers already
+project.db       the log of answers, unless it lies in a shared database
+versions/        models
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import secrets
+import shutil
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from filelock import FileLock, Timeout
+
+from spherepair.app.database import open_database, sqlite_url
+from spherepair.app.labeling import Labeling
+from spherepair.app.rows import Layout, Rows, Source, store_rows, suggest_layout
+from spherepair.app.security import clean_name
+from spherepair.app.worker import ENCODER, FEATURES
+from spherepair.asking.questions import utc_now
+from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack_encoder
+from spherepair.encoders.columns import is_mixed
+from spherepair.errors import InvalidDataError, RecordError
+from spherepair.files import atomic_write, atomic_write_text
+
+DETAILS, DATABASE, LOCK = "project.json", "project.db", "project.lock"
+FORMAT = 1
+_ENTRY = "entry"
+
+
+@dataclass(frozen=True)
+class Details:
+    """What a project is."""
+
+    id: str
+    name: str
+    layout: Layout
+    n_rows: int
+    created: str
+    source: str = ""
+
+
+class Projects:
+    """All projects of a home folder; a project is opened when somebody first asks for it.
+
+    Parameters
+    ----------
+    home : Path
+    database : str, optional
+        URL of a shared database; by default each project has its own.
+    seed : int
+    """
+
+    def __init__(self, home: Path, *, database: str | None = None, seed: int = 0) -> None:
+        self.home, self._seed = home, seed
+        home.mkdir(parents=True, exist_ok=True)
+        self._shared = None if database is None else open_database(database)
+        self._open: dict[str, Labeling] = {}
+        self._locks: dict[str, FileLock] = {}
+        self._opening = threading.RLock()
+
+    def list(self) -> list[Details]:
+        """What there is, the newest first."""
+        found = [self._details(file.parent.name) for file in self.home.glob(f"*/{DETAILS}")]
+        return sorted((one for one in found if one is not None), key=lambda one: one.created, reverse=True)
+
+    def find(self, source: str) -> Details | None:
+        """The project that was made from this source."""
+        return next((one for one in self.list() if one.source == source), None)
+
+    def create(
+        self,
+        source: Source,
+        *,
+        name: str,
+        text: str | None = None,
+        images: str | None = None,
+        id_column: str | None = None,
+        guess: bool = True,
+        origin: str = "",
+    ) -> Details:
+        """Make a project; it is there whole or not at all.
+
+        Parameters
+        ----------
+        source : Source
+        name : str
+        text, images, id_column : str, optional
+            Columns.
+        guess : bool
+            Whether columns that are not given are guessed.
+        origin : str
+            Tells the same source again, see :meth:`find`.
+        """
+        layout = suggest_layout(source, text=text, images=images, id_column=id_column, guess=guess)
+        shown = clean_name(name) or "project"
+        details = Details(_new_id(shown), shown, layout, source.table.num_rows, utc_now(), origin)
+        fresh = self.home / f".new-{details.id}"
+        fresh.mkdir()
+        try:
+            store_rows(fresh, source, layout)
+            rows = Rows(fresh, layout)
+            encoder = new_encoder(rows)
+            X = raw_rows(rows, encoder is not None)
+            with atomic_write(fresh / FEATURES, suffix=".npy") as temporary:
+                np.save(temporary, X if encoder is None else encoder.fit_transform(X))
+            write_encoder(fresh, encoder)
+            atomic_write_text(fresh / DETAILS, json.dumps({"format": FORMAT, **asdict(details)}))
+            fresh.rename(self.home / details.id)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        return details
+
+    def get(self, project: str) -> Labeling:
+        """An open project; raises ``KeyError`` where there is none of that id."""
+        found = self._open.get(project)
+        if found is not None and not found.record.is_uncertain:
+            return found
+        with self._opening:
+            found = self._open.get(project)
+            if found is not None and not found.record.is_uncertain:
+                return found
+            details = self._details(project)
+            if details is None:
+                raise KeyError(project)
+            if found is not None:
+                self._close(found)
+            self._take(details)
+            self._open[project] = self._labeling(details)
+            return self._open[project]
+
+    def summary(self, details: Details) -> dict[str, Any]:
+        """What the list of projects says."""
+        opened = self._open.get(details.id)
+        if opened is not None:
+            opened.write_summary()
+        return {
+            "id": details.id,
+            "name": details.name,
+            "rows": details.n_rows,
+            "kind": details.layout.kind,
+            **read_summary(self.home / details.id, details.created),
+        }
+
+    def close(self) -> None:
+        """Close all projects."""
+        with self._opening:
+            for one in self._open.values():
+                self._close(one)
+            for lock in self._locks.values():
+                lock.release()
+            self._open.clear()
+            self._locks.clear()
+            if self._shared is not None:
+                self._shared.dispose()
+
+    def _close(self, opened: Labeling) -> None:
+        opened.close()
+        if self._shared is None:
+            opened.record.engine.dispose()
+
+    def _labeling(self, details: Details) -> Labeling:
+        folder = self.home / details.id
+        own = self._shared if self._shared is not None else open_database(sqlite_url(folder / DATABASE))
+        return Labeling(
+            folder, details.id, details.name, Rows(folder, details.layout), engine=own, seed=self._seed
+        )
+
+    def _take(self, details: Details) -> None:
+        """One process at a time has a project."""
+        if details.id in self._locks:
+            return
+        lock = FileLock(self.home / details.id / LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise RecordError(
+                f"the project {details.name!r} is open in another process; use the page that it serves, or "
+                "close it there first."
+            ) from error
+        self._locks[details.id] = lock
+
+    def _details(self, project: str) -> Details | None:
+        """Only ids that have the form of ours become a path."""
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", project):
+            return None
+        file = self.home / project / DETAILS
+        if not file.is_file():
+            return None
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content.pop("format", None) != FORMAT:
+            raise RecordError(
+                f"the project {project} was made by a newer version of spherepair; update spherepair."
+            )
+        return Details(**{**content, "layout": Layout(**content["layout"])})
+
+
+def read_summary(folder: Path, created: str) -> dict[str, Any]:
+    """Counts that a project wrote when it was last open."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        return found
+    except (OSError, ValueError):
+        return {"answers": 0, "groups": 0, "opened": created}
+
+
+def origin_of(path: Path, layout: tuple[str | None, ...]) -> str:
+    """A name for a source: the same file with the same columns has the same one."""
+    digest = hashlib.sha256(repr((str(path.absolute()), layout)).encode())
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    for file in files:
+        if file.is_file():
+            digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
+    return digest.hexdigest()[:32]
+
+
+def new_encoder(rows: Rows) -> Any:
+    """An encoder for these rows, not fitted yet, as in ``spherepair fit``; ``None`` for numbers alone."""
+    layout = rows.layout
+    if layout.kind == "image":
+        return ImageEncoder(progress=False)
+    if layout.text is not None:
+        return TableEncoder({layout.text: "text"}, columns=[layout.text], keep_empty=True, progress=False)
+    names = _features(rows)
+    if not names:
+        raise InvalidDataError("there is nothing but an ID to group the rows by.")
+    if is_mixed(rows.table.select(names)):
+        return TableEncoder(columns=names, keep_empty=True, progress=False)
+    return None
+
+
+def raw_rows(rows: Rows, is_encoded: bool, like: Rows | None = None) -> Any:
+    """Rows as a model takes them.
+
+    Parameters
+    ----------
+    rows : Rows
+    is_encoded : bool
+        Whether an encoder makes numbers of them. It takes pictures or a table.
+    like : Rows, optional
+        Rows of the fit, which have the columns that are needed.
+    """
+    if rows.layout.kind == "image":
+        return [rows.picture(row) for row in range(len(rows))]
+    if is_encoded:
+        return rows.table
+    names = _features(like or rows)
+    missing = [name for name in names if name not in rows.columns]
+    if missing:
+        raise InvalidDataError(f"the file has no column {missing[0]!r}, which the project is about.")
+    X = np.empty((len(rows), len(names)), dtype=np.float32)
+    try:
+        for place, name in enumerate(names):
+            X[:, place] = pc.cast(rows.table[name], pa.float32())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidDataError(f"the column {name!r} holds more than numbers.") from error
+    return X
+
+
+def _features(rows: Rows) -> list[str]:
+    return [name for name in rows.columns if name != rows.layout.id]
+
+
+def write_encoder(folder: Path, encoder: Any) -> None:
+    """Keep a fitted encoder in the folder of a project; nothing for ``None``."""
+    if encoder is None:
+        return
+    entry, arrays = pack_encoder(encoder)
+    arrays[_ENTRY] = np.frombuffer(json.dumps(entry).encode(), dtype=np.uint8)
+    with atomic_write(folder / ENCODER, suffix=".npz") as temporary:
+        np.savez(temporary, **arrays)
+
+
+def read_encoder(folder: Path) -> Any:
+    """The encoder of a project; ``None`` where its rows are numbers."""
+    if not (folder / ENCODER).exists():
+        return None
+    with np.load(folder / ENCODER, allow_pickle=False) as file:
+        arrays = dict(file)
+    return unpack_encoder(json.loads(arrays.pop(_ENTRY).tobytes()), arrays)
+
+
+def _new_id(name: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:30].strip("-") or "project"
+    return f"{words}-{secrets.token_hex(3)}"
+
+
+def demo_source() -> Source:
+    """Pictures of handwritten digits that come with scikit-learn."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    pictures = []
+    for pixels in load_digits().images:
+        stream = io.BytesIO()
+        Image.fromarray((pixels * 15.9).astype(np.uint8)).save(stream, "PNG")
+        pictures.append(stream.getvalue())
+    names = [f"digit-{number:04d}.png" for number in range(len(pictures))]
+    return Source(pa.table({"file": pa.array(names, pa.large_string())}), pictures)

@@ -1,0 +1,203 @@
+"""Rows as people have them, for every command that reads data: --text, --images, --as, --drop, --keep-empty.
+
+Numbers in all columns are used as they are. Everything else goes through a
+:class:`~spherepair.encoders.TableEncoder`, which is saved with the model: ``predict`` needs no options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from spherepair.cli.terminal import Terminal, column_options
+from spherepair.encoders import TableEncoder, pack_encoder
+from spherepair.encoders.columns import is_mixed
+from spherepair.encoders.table import parse_kinds
+from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError
+from spherepair.estimators.job import takes_raw_rows
+from spherepair.files.data_tables import (
+    FILE_COLUMN,
+    Table,
+    column_names,
+    has_named_columns,
+    read_table,
+    split_names,
+)
+from spherepair.training.hardware import choose_hardware
+
+#: Kinds that are read as text, whatever the values look like.
+TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")
+#: Tables with fewer rows take a small network on a CPU.
+SMALL_TABLE = 20_000
+#: Columns that are listed with what was made of them, at most.
+SHOWN_COLUMNS = 60
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ColumnChoice:
+    """What the options say about the columns.
+
+    Attributes
+    ----------
+    kinds : dict of str to str
+        Kind of each column that was named.
+    drop : tuple of str
+    only_named : bool
+        Whether only the columns that were named are features.
+    keep_empty : bool
+        Whether empty texts and unreadable pictures are kept as rows.
+    """
+
+    kinds: dict[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    only_named: bool = False
+    keep_empty: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        text: Sequence[str] | None = None,
+        images: Sequence[str] | None = None,
+        as_: Sequence[str] | None = None,
+        drop: Sequence[str] | None = None,
+        keep_empty: bool = False,
+    ) -> ColumnChoice:
+        """The choice that a command was given.
+
+        Examples
+        --------
+        >>> ColumnChoice.of(text=["message"], as_=["category:zip"]).kinds
+        {'zip': 'category', 'message': 'text'}
+        """
+        kinds = parse_kinds(list(as_ or ()))
+        kinds |= dict.fromkeys(text or (), "text") | dict.fromkeys(images or (), "image")
+        return cls(kinds, tuple(drop or ()), bool(text or images), keep_empty)
+
+    def as_options(self) -> list[str]:
+        """The options that give this choice, for a command to run next.
+
+        Examples
+        --------
+        >>> ColumnChoice.of(text=["message"], drop=["a,b"]).as_options()
+        ['--text', 'message', '--drop', 'a,b']
+        """
+        words = {"text": "--text", "image": "--images"} if self.only_named else {}
+        found = [
+            part
+            for name, kind in self.kinds.items()
+            for part in ((words[kind], name) if kind in words else ("--as", f"{kind}:{name}"))
+        ]
+        found += [part for name in self.drop for part in ("--drop", name)]
+        return [*found, "--keep-empty"] if self.keep_empty else found
+
+    def for_data(self, data: Path) -> ColumnChoice:
+        """The choice with the name of the only column of a folder of pictures; wrong names are refused."""
+        if data.is_dir():
+            return replace(self, kinds={FILE_COLUMN: "image"}, drop=(), only_named=True)
+        if not has_named_columns(data):
+            if self.kinds:
+                raise InvalidParameterError(
+                    "--text, --images and --as need a file with named columns (.csv, .parquet, .xlsx); "
+                    f"{data.name} has none."
+                )
+            return self
+        names = column_names(data)
+        unknown = [name for name in (*self.kinds, *split_names(self.drop, names)) if name not in names]
+        if unknown:
+            listed = ", ".join(map(repr, dict.fromkeys(unknown)))
+            raise InvalidDataError(f"{data} has no column {listed}; it has {', '.join(map(repr, names))}.")
+        return self
+
+
+def read_raw(data: Path, choice: ColumnChoice, *, id_column: str | None) -> tuple[Table, TableEncoder | None]:
+    """The rows of a file, and an encoder that is not fitted yet where they are more than numbers."""
+    choice = choice.for_data(data)
+    if data.is_dir() or not has_named_columns(data):
+        table = read_table(data, id_column=id_column, drop=choice.drop)
+    else:
+        texts = [name for name, kind in choice.kinds.items() if kind in TEXT_KINDS]
+        kept = list(choice.kinds) if choice.only_named else None
+        dropped = choice.drop if kept is None else ()
+        table = read_table(data, id_column=id_column, drop=dropped, features=kept, mixed=True, text=texts)
+        table = find_pictures(table, data, [name for name, kind in choice.kinds.items() if kind == "image"])
+    if not choice.kinds and not (hasattr(table.X, "schema") and is_mixed(table.X)):
+        return table, None
+    return table, TableEncoder(choice.kinds or None, keep_empty=choice.keep_empty)
+
+
+def read_rows_for(model: Any, path: Path, *, id_column: str | None, drop: Sequence[str]) -> Table:
+    """Read rows with the columns of the fit; other columns of the file are ignored."""
+    if takes_raw_rows(model):
+        encoder = model.encoder_
+        if path.is_dir():
+            return read_table(path)
+        if not hasattr(encoder, "used_columns"):  # of texts or pictures alone, fitted in Python
+            return read_table(path, id_column=id_column, drop=drop, mixed=True)
+        texts = [name for kind in TEXT_KINDS for name in encoder.used_columns(kind)]
+        features = encoder.used_columns()
+        table = read_table(path, id_column=id_column, drop=drop, features=features, mixed=True, text=texts)
+        return find_pictures(table, path, encoder.used_columns("image"))
+    names = getattr(model, "feature_names_in_", None)
+    return read_table(
+        path,
+        id_column=id_column,
+        drop=drop,
+        features=None if names is None else [str(name) for name in names],
+        n_features=model.n_features_in_,
+    )
+
+
+def encode(table: Table, encoder: TableEncoder, terminal: Terminal) -> Table:
+    """The rows as numbers; what was made of each column is said, one line each."""
+    with terminal.progress_bar("encoding") as bar:
+        encoder.set_params(progress=lambda done, total: bar.show("encoding", done, total=total))
+        rows = located(table, lambda: encoder.fit_transform(table.X))
+        encoder.set_params(progress="auto")
+    for plan in encoder.plans_:
+        for step in plan.steps:
+            if hasattr(step, "progress"):  # a bar cannot be saved with the model
+                step.set_params(progress="auto")
+    pack_encoder(encoder)  # what cannot be saved is refused before the training
+    lines = encoder.describe().splitlines()
+    for line in lines[:SHOWN_COLUMNS]:
+        terminal.note(column_options(line))
+    if len(lines) > SHOWN_COLUMNS:
+        terminal.note(f"and {len(lines) - SHOWN_COLUMNS} more columns")
+    return replace(table, X=rows, names=tuple(encoder.get_feature_names_out()))
+
+
+def located(table: Table, work: Callable[[], _T]) -> _T:
+    """Do something with the rows; what is wrong with columns is said with lines and IDs of the file."""
+    try:
+        return work()
+    except UnusableColumnsError as error:
+        raise UnusableColumnsError(error.problems, table.locate) from error
+    except InvalidDataError as error:
+        if error.row is None or table.file is None:
+            raise
+        raise InvalidDataError(f"{error} Row {error.row} is {table.locate(error.row)}.") from error
+
+
+def find_pictures(table: Table, data: Path, names: Sequence[str]) -> Table:
+    """The table with full paths in its columns of pictures; names are taken from the folder of the data."""
+    import pyarrow as pa
+
+    X = table.X
+    for name in names:
+        files = [None if value in (None, "") else str(data.parent / value) for value in X[name].to_pylist()]
+        if not any(file is not None and Path(file).is_file() for file in files[:1000]):
+            raise InvalidDataError(
+                f"{data}: none of the pictures in column {name!r} is there, such as {files[0]}; names are "
+                "taken from the folder of the data."
+            )
+        X = X.set_column(X.column_names.index(name), name, pa.array(files, pa.string()))
+    return replace(table, X=X)
+
+
+def is_small_on_cpu(n_rows: int, device: str) -> bool:
+    """Whether there are so few rows that a large network takes minutes on this CPU and gains nothing."""
+    return n_rows < SMALL_TABLE and not choose_hardware(device).is_cuda

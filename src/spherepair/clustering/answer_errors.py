@@ -1,0 +1,281 @@
+"""How likely each answer is wrong, judged by the clusters of its rows' neighbors.
+
+Training moves the rows of a pair wherever the answer wants them, so they cannot tell whether it is right.
+Their neighbors can: rows that were alike before training on pairs, most of which are in other pairs or in
+none. With p_i the mean membership of the neighbors of row i, the neighbors say "the same" with probability
+
+    s_ij = sum_kl p_ik p_jl S_kl,        S the identity
+
+where S_kl is one half for two clusters (or one) if most answers about them say the contrary: there the
+clusters are wrong, and these answers are not suspected. People err at two rates,
+
+    alpha = P(cannot-link | the same),   beta = P(must-link | different)
+
+Both are found by expectation maximization (EM), for every person apart: random pairs are mostly of different
+clusters, so even with alpha = beta most wrong answers are must-links. The posterior probability that a
+pair is the same, given all answers to it, says how likely each of these is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spherepair.constraints.graph import unordered_pairs
+from spherepair.constraints.pair_arrays import PairArrays
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+#: What the neighbors say is never surer than this: of rows whose neighbors all are elsewhere, some are not.
+LEAST_SAME, MOST_SAME = 0.01, 0.95
+#: Strength, in answers, with which the two rates are drawn to each other, and a person's to those of all.
+COUPLING = 25.0
+#: Rates at the start of EM, the smallest ones, and the number of its steps.
+FIRST_RATE, LEAST_RATE, STEPS = 0.05, 1e-6, 100
+#: Answers about two clusters that must contradict these for S to be one half there, and their share.
+FEWEST_CONTRARY, CONTRARY_SHARE = 3.0, 0.5
+#: Somebody whose 1 - alpha - beta is below says almost nothing: the answers are random, or always the same.
+LEAST_INFORMED = 0.1
+#: Answers of a person from which this can be told.
+FEWEST_ANSWERS = 20
+
+
+@dataclass(frozen=True)
+class ErrorRates:
+    """Estimated shares of wrong answers of one person.
+
+    Attributes
+    ----------
+    n_answers : int
+    must_link, cannot_link : float
+        Share of the must-links and of the cannot-links that are wrong.
+    is_informative : bool
+        Whether the answers say anything; those of somebody who answers at random do not.
+    """
+
+    n_answers: int
+    must_link: float
+    cannot_link: float
+    is_informative: bool = True
+
+
+@dataclass(frozen=True)
+class WrongAnswers:
+    """Estimated shares of wrong answers; prints as one sentence.
+
+    Attributes
+    ----------
+    share : float
+        Of all answers.
+    must_link, cannot_link : float
+        Of the must-links and of the cannot-links.
+    n_suspects : int
+        Answers that are more likely wrong than right.
+    people : dict of str to ErrorRates
+        By person, where several are known.
+
+    Examples
+    --------
+    >>> print(WrongAnswers(0.09, 0.4, 0.02, 87))
+    about 9 % of the answers are wrong; 87 are worth a second look
+    """
+
+    share: float
+    must_link: float
+    cannot_link: float
+    n_suspects: int
+    people: Mapping[str, ErrorRates] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.n_suspects == 0:
+            return "no answer seems wrong"
+        share = "less than 1" if self.share < 0.01 else f"about {100 * self.share:.0f}"
+        look = "1 is" if self.n_suspects == 1 else f"{self.n_suspects} are"
+        text = f"{share} % of the answers are wrong; {look} worth a second look"
+        idle = [name or "nobody" for name, rates in self.people.items() if not rates.is_informative]
+        return f"{text}; those of {', '.join(idle)} say nothing" if idle else text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> WrongAnswers:
+        """Rebuild it from :meth:`to_dict`."""
+        people = {name: ErrorRates(**rates) for name, rates in values["people"].items()}
+        return cls(**{**values, "people": people})
+
+
+@dataclass(frozen=True, eq=False)
+class Judgment:
+    """What is thought of the answers.
+
+    Attributes
+    ----------
+    right : ndarray of shape (n_pairs,)
+        Probability that each answer is right.
+    neighbors_same : ndarray of shape (n_pairs,)
+        Probability that its rows belong together, by their neighbors alone.
+    wrong : WrongAnswers
+    informative : ndarray of bool, shape (n_pairs,)
+        Whether the person who gave it says anything.
+    """
+
+    right: Floats
+    neighbors_same: Floats
+    wrong: WrongAnswers
+    informative: NDArray[np.bool_]
+
+    @property
+    def worth(self) -> NDArray[np.float32]:
+        """What each answer counts, (n_pairs,): the probability that it is right; nothing if it is random."""
+        return np.where(self.informative, self.right, 0.0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Witnesses:
+    """Neighbors of the rows in pairs, looked up before training on pairs.
+
+    Attributes
+    ----------
+    neighbors : ndarray of shape (n_ends, k)
+        Positions of the neighbors of each row that is in some pair.
+    left, right : ndarray of shape (n_pairs,)
+        Places of the two rows of each pair in ``neighbors``.
+    """
+
+    neighbors: Integers
+    left: Integers
+    right: Integers
+
+    def same(self, memberships: NDArray[Any], is_must_link: NDArray[np.bool_]) -> Floats:
+        """Probability that the rows of each pair belong together, (n_pairs,), by memberships (n, K)."""
+        mean = np.zeros((len(self.neighbors), memberships.shape[1]))
+        for column in self.neighbors.T:  # not all at once: memory grows with the rows in pairs only
+            mean += memberships[column]
+        mean /= self.neighbors.shape[1]
+        left, right = mean[self.left], mean[self.right]
+        table, same = agreement_table(left, right, is_must_link), np.eye(left.shape[1])
+        # Only in favor of an answer: doubts about clusters must not make others of its kind suspicious.
+        together = np.einsum("nk,nk->n", left @ np.maximum(table, same), right)
+        apart = np.einsum("nk,nk->n", left @ np.minimum(table, same), right)
+        said: Floats = np.where(is_must_link, together, apart)
+        return said
+
+
+def agreement_table(left: Floats, right: Floats, is_must_link: NDArray[np.bool_]) -> Floats:
+    """S (K, K): one where two clusters are the same, zero elsewhere, one half where the answers deny it.
+
+    Examples
+    --------
+    Two clusters, and of four answers between them three are must-links:
+
+    >>> ends = np.array([[0.0, 1.0]] * 4), np.array([[1.0, 0.0]] * 4)
+    >>> agreement_table(*ends, np.array([True, True, True, False])).tolist()
+    [[1.0, 0.5], [0.5, 1.0]]
+    """
+    must, cannot = left[is_must_link].T @ right[is_must_link], left[~is_must_link].T @ right[~is_must_link]
+    same = np.eye(left.shape[1])
+    against = np.where(same == 1.0, cannot + cannot.T, must + must.T)
+    total = must + must.T + cannot + cannot.T
+    is_denied = (against >= FEWEST_CONTRARY) & (against > CONTRARY_SHARE * total)
+    return np.where(is_denied, 0.5, same)
+
+
+def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None) -> Judgment:
+    """Find the error rates of everybody, and how likely each answer is right.
+
+    Parameters
+    ----------
+    pairs : Constraints
+    same : ndarray of shape (n_pairs,)
+        What the neighbors say, see :meth:`Witnesses.same`.
+    share : float, optional
+        Share of wrong answers where it is known; by default it is estimated.
+
+    Examples
+    --------
+    Ninety-nine pairs of which the neighbors say that they differ, and one must-link among the answers:
+
+    >>> from spherepair.constraints import Constraints
+    >>> rows = np.arange(100)
+    >>> pairs = Constraints.from_arrays(rows, rows + 100, rows == 0)
+    >>> found = judge_answers(pairs, np.full(100, 0.01), share=0.1)
+    >>> found.right.round(2)[:2].tolist()
+    [0.08, 1.0]
+    """
+    must = pairs.is_must_link
+    _, pair = np.unique(unordered_pairs(pairs), return_inverse=True)
+    names, person = _people(pairs)
+    sure = np.abs(2.0 * pairs.value - 1.0)  # an answer of value 0.5 says nothing
+    clipped = np.clip(same, LEAST_SAME, MOST_SAME)
+    prior = np.log(clipped / (1.0 - clipped))
+    fixed = FIRST_RATE if share is None else max(share, LEAST_RATE)
+    alpha, beta = np.full(len(names), fixed), np.full(len(names), fixed)
+    for _ in range(STEPS if share is None else 1):
+        weight = np.where(
+            must,
+            np.log((1.0 - alpha) / beta)[person],
+            np.log(alpha / (1.0 - beta))[person],
+        )
+        odds = prior + np.bincount(pair, sure * weight)[pair]
+        together = 1.0 / (1.0 + np.exp(-np.clip(odds, -50.0, 50.0)))
+        if share is None:
+            alpha, beta = _rates(together, must, person, sure, len(names))
+    right = np.where(must, together, 1.0 - together)
+    enough = np.bincount(person, minlength=len(names)) >= FEWEST_ANSWERS
+    informed = (1.0 - alpha - beta >= LEAST_INFORMED) | ~enough
+    wrong = _summarize(right, must, person, names, informed)
+    return Judgment(right, same, wrong, informed[person])
+
+
+def _people(pairs: PairArrays) -> tuple[list[str], Integers]:
+    """Names, and whose answer each is; one name for all where not more are known."""
+    if pairs.details.by is None:
+        return [""], np.zeros(len(pairs), np.int64)
+    names, person = np.unique(pairs.by.astype(str), return_inverse=True)
+    return names.tolist(), person.astype(np.int64)
+
+
+def _rates(
+    together: Floats, must: NDArray[np.bool_], person: Integers, sure: Floats, n_people: int
+) -> tuple[Floats, Floats]:
+    """The step of EM that updates alpha and beta of everybody, (n_people,)."""
+
+    def count(amount: Floats) -> Floats:
+        return np.bincount(person, sure * amount, minlength=n_people).astype(np.float64)
+
+    apart = 1.0 - together
+    n_same, n_apart = count(together), count(apart)
+    false_cannot, false_must = count(together * ~must), count(apart * must)
+    common = (false_cannot.sum() + false_must.sum()) / max(n_same.sum() + n_apart.sum(), 1.0)
+    found = []
+    for n_false, n_all in ((false_cannot, n_same), (false_must, n_apart)):
+        of_all = (n_false.sum() + COUPLING * common) / (n_all.sum() + COUPLING)
+        rate = (n_false + COUPLING * of_all) / (n_all + COUPLING) if n_people > 1 else np.array([of_all])
+        found.append(np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE))
+    return found[0], found[1]
+
+
+def _summarize(
+    right: Floats, must: NDArray[np.bool_], person: Integers, names: list[str], informed: NDArray[np.bool_]
+) -> WrongAnswers:
+    def share(which: NDArray[np.bool_]) -> float:
+        return float((1.0 - right[which]).mean()) if which.any() else 0.0
+
+    people = {}
+    if len(names) > 1:
+        for number, name in enumerate(names):
+            mine = person == number
+            people[name] = ErrorRates(
+                int(mine.sum()), share(mine & must), share(mine & ~must), bool(informed[number])
+            )
+    everything = np.ones(len(must), bool)
+    return WrongAnswers(
+        share(everything), share(must), share(~must), int(np.count_nonzero(right < 0.5)), people
+    )

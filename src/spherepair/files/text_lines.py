@@ -1,0 +1,100 @@
+"""Lines of text files: unpacked, decoded, and counted as a text editor counts them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+#: What may stand between the values of a csv file.
+SEPARATORS = (",", ";", "\t", "|")
+#: Share of the values of a column that have to be numbers for it to be one of numbers.
+MOSTLY = 0.9
+_COMMA_NUMBER = r"^[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?$"
+
+
+def open_binary(path: Path) -> Any:
+    """Open a file for reading its bytes, unpacked where its name ends in .gz."""
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def read_bytes(path: Path) -> bytes:
+    """Content of a text file, unpacked, without a byte order mark."""
+    with open_binary(path) as stream:
+        data: bytes = stream.read()
+    return data.removeprefix(_BYTE_ORDER_MARK)
+
+
+def decode(data: bytes, fail: Callable[[str], Exception]) -> str:
+    """Text of bytes in UTF-8; an error names the line that is not."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        row = data.count(b"\n", 0, error.start) + 1
+        raise fail(f"row {row} is not text in UTF-8; save the file as UTF-8.") from error
+
+
+def csv_lines(data: bytes) -> NDArray[np.int64]:
+    """Numbers, from 1, of the lines where the header and the records begin."""
+    lines, starts = filled_lines(data, blank=b"\r\n"), _line_starts(data)
+    if b'"' not in data:
+        return lines
+    # A line that begins inside quotes, after an odd number of them, continues a record.
+    n_quotes = np.add.reduceat(np.frombuffer(data, np.uint8) == ord('"'), starts, dtype=np.int64)
+    is_inside = (np.cumsum(n_quotes) - n_quotes) % 2 == 1
+    begins: NDArray[np.int64] = lines[~is_inside[lines - 1]]
+    return begins
+
+
+def filled_lines(data: bytes, *, blank: bytes) -> NDArray[np.int64]:
+    """Numbers, from 1, of the lines that hold more than the bytes in `blank`."""
+    if not data:
+        return np.empty(0, np.int64)
+    is_ink = ~np.isin(np.frombuffer(data, np.uint8), list(blank))
+    return np.flatnonzero(np.logical_or.reduceat(is_ink, _line_starts(data))) + 1
+
+
+def _line_starts(data: bytes) -> NDArray[np.int64]:
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    starts = np.concatenate([np.zeros(1, np.int64), ends + 1])
+    return starts[starts < len(data)]
+
+
+def find_separator(header: str) -> str:
+    """What stands between the names in the first line of a csv file: whatever gives most names.
+
+    Examples
+    --------
+    >>> find_separator("id;price, EUR;city"), find_separator("name")
+    (';', ',')
+    """
+    return max(SEPARATORS, key=lambda mark: len(next(csv.reader([header], delimiter=mark), [])))
+
+
+def with_decimal_commas(table: Any, text: Collection[str]) -> Any:
+    """Columns of texts such as 1.234,5 as numbers; files with semicolons often write them so.
+
+    Where a few values are no numbers, the others become texts such as 1234.5.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, name in enumerate(table.column_names):
+        if name in text or not pa.types.is_string(table[name].type):
+            continue
+        given = pc.utf8_trim_whitespace(table[name])
+        given = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
+        is_number = pc.match_substring_regex(given, _COMMA_NUMBER)
+        if (pc.mean(is_number.cast(pa.float64())).as_py() or 0.0) < MOSTLY:
+            continue
+        dotted = pc.replace_substring(pc.replace_substring(given, ".", ""), ",", ".")
+        plain = pc.if_else(is_number, dotted, given)
+        are_all = pc.all(is_number).as_py()
+        table = table.set_column(place, name, plain.cast(pa.float64()) if are_all else plain)
+    return table

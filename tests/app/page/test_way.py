@@ -1,0 +1,136 @@
+"""The way through the page, with the real server behind it: by keyboard, by mouse, by two people at once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+COUNTED = "n => +document.querySelector('.counter strong').textContent === n"
+
+
+def test_an_answer_is_taken_back_after_a_refit(person):
+    ann = person()
+    ann.answer()
+    ann.wait_for_groups()
+    count = ann.answers
+    ann.page.keyboard.press("z")
+    ann.page.get_by_text("Taken back").wait_for()
+    assert ann.answers == count - 1
+
+
+def test_whole_way_by_keyboard(person):
+    ann = person()
+    before = ann.answers
+    for _ in range(8):
+        ann.answer()
+    assert ann.answers == before + 8
+    ann.page.keyboard.press("z")
+    ann.page.get_by_text("Taken back").wait_for()
+    assert ann.answers == before + 7
+    ann.page.keyboard.press("u")
+    ann.page.keyboard.press("?")
+    ann.page.get_by_role("dialog").wait_for()
+    ann.page.keyboard.press("Escape")
+    ann.page.get_by_role("link", name="Groups").focus()
+    ann.page.keyboard.press("Enter")
+    ann.page.get_by_role("heading", name="The groups").wait_for()
+    ann.page.locator(".group h3 button").first.press("Enter")
+    ann.page.get_by_label(re.compile("Choose item")).first.press("Space")
+    ann.page.get_by_role("button", name="Not in this group").press("Enter")
+    ann.page.locator("dialog .primary:focus").press("Enter")
+    ann.page.get_by_role("button", name="Undo").press("Enter")
+    ann.page.get_by_text("Undone.").wait_for()
+    ann.page.get_by_role("link", name="Take away").focus()
+    ann.page.keyboard.press("Enter")
+    with ann.page.expect_download() as saved:
+        ann.page.get_by_role("link", name=re.compile("as a table")).press("Enter")
+    assert len(Path(saved.value.path()).read_text(encoding="utf-8").splitlines()) == 121
+    assert ann.complaints == []
+
+
+def test_whole_way_by_mouse(person, server):
+    ben = person("ben")
+    before = ben.answers
+    for _ in range(4):
+        ben.answer(by="mouse")
+    assert ben.answers == before + 4
+    ben.page.get_by_text("Take back the last answer").click()
+    ben.page.get_by_text("Taken back").wait_for()
+    ben.wait_for_groups()
+    ben.see("look")
+    page = ben.page
+    first = page.locator(".group").first
+    first.get_by_role("button", name=re.compile("Rename")).click()
+    page.keyboard.type("About <b>cards</b>")
+    page.get_by_role("button", name="Keep").click()
+    page.locator(".group h3", has_text="About <b>cards</b>").wait_for()
+    page.locator(".group h3 button", has_text="About").click()
+    page.get_by_role("button", name="Merge the two").click()
+    page.get_by_role("dialog").get_by_text(re.compile(r"writes .* “belong together”")).wait_for()
+    page.get_by_role("button", name="Do it").click()
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_text("Undone.").wait_for()
+    page.locator("#search").fill("mortgage")
+    page.get_by_role("button", name="Find").click()
+    page.get_by_label(re.compile("Choose item m")).first.check()
+    page.get_by_text("1 item chosen").wait_for()
+    ben.see("take")
+    with page.expect_download() as saved:
+        page.locator("input[type=file]").set_input_files(server.data)
+    assert len(Path(saved.value.path()).read_text(encoding="utf-8").splitlines()) == 121
+    assert ben.complaints == []
+
+
+def test_two_people_at_once_have_cards_of_their_own_and_meet_among_the_people(person):
+    ann, ben = person("ann"), person("ben")
+    assert ann.ticket != ben.ticket
+    before = ann.answers
+    for one in (ann, ben, ann, ben):
+        one.answer()
+    ann.page.wait_for_function(COUNTED, arg=before + 4)
+    ann.see("disagreements")
+    table = ann.page.locator("table").inner_text()
+    assert "ann" in table
+    assert "ben" in table
+
+
+def test_reload_in_the_middle_shows_the_same_card(person):
+    ann = person()
+    ann.answer()
+    ticket, words = ann.ticket, ann.page.locator(".card").inner_text()
+    ann.page.reload()
+    ann.page.locator(f".card[data-ticket='{ticket}']").wait_for()
+    assert ann.page.locator(".card .words").all_inner_texts()[0] in words
+
+
+def test_the_guess_is_hidden_until_it_is_asked_for(person):
+    ann = person()
+    ann.wait_for_groups()
+    for _ in range(12):
+        if ann.page.locator(".card").get_attribute("data-kind") == "choice":
+            ann.page.keyboard.press("g")
+            if ann.page.locator(".card .guess").count():
+                break
+            ann.page.keyboard.press("g")
+        assert ann.page.locator(".card .guess").count() == 0
+        ann.answer()
+    else:
+        pytest.fail("no card came with a guess")
+    ann.page.keyboard.press("g")
+    assert ann.page.locator(".card .guess").count() == 0
+
+
+def test_answer_given_while_the_server_is_gone_is_written_once_or_asked_again(person, server):
+    ann = person()
+    ticket, before = ann.ticket, ann.answers
+    server.kill()
+    ann.page.keyboard.press("u")
+    ann.page.get_by_text("The program does not answer.").wait_for()
+    ann.page.keyboard.press("u")
+    server.start()
+    ann.wait_for_another_card(ticket, timeout=40_000)
+    ann.page.get_by_text("The program does not answer.").wait_for(state="hidden")
+    refused = ann.page.get_by_text("nothing was written").count()
+    ann.page.wait_for_function(COUNTED, arg=before + 1 - refused)

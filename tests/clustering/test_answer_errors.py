@@ -1,0 +1,100 @@
+"""The judge of answers: neighbors, error rates of people, and how likely each answer is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spherepair.clustering.answer_errors import Witnesses, WrongAnswers, judge_answers
+from spherepair.constraints import Constraints
+
+N_ROWS = 400
+
+
+@pytest.fixture
+def truth() -> Any:
+    return np.random.default_rng(0).integers(5, size=N_ROWS)
+
+
+def answered(truth: Any, *, seed: int, alpha: float, beta: float, by: str = "") -> tuple[Constraints, Any]:
+    """Random pairs of somebody who calls `alpha` of the same different, `beta` of the others the same."""
+    rng = np.random.default_rng(seed)
+    left, right = rng.integers(N_ROWS, size=(2, 800))
+    left, right = left[left != right], right[left != right]
+    same = truth[left] == truth[right]
+    wrong = rng.random(len(left)) < np.where(same, alpha, beta)
+    pairs = Constraints.from_arrays(left, right, same ^ wrong, by=by or None)
+    flipped = (truth[pairs.left] == truth[pairs.right]) != pairs.is_must_link
+    return pairs, flipped
+
+
+def believed(truth: Any, pairs: Constraints) -> Any:
+    """What good neighbors say."""
+    return np.where(truth[pairs.left] == truth[pairs.right], 0.93, 0.01)
+
+
+def test_neighbors_say_how_probable_it_is_that_rows_belong_together() -> None:
+    memberships = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    witnesses = Witnesses(np.array([[0, 1], [2, 2], [3, 1]]), np.array([0, 0, 0]), np.array([0, 1, 2]))
+    said = witnesses.same(memberships, np.array([True, False, True]))
+    assert said == pytest.approx([1.0, 0.0, 0.75])
+
+
+def test_answers_that_deny_a_cluster_are_not_suspected() -> None:
+    # One cluster of two classes: most answers inside say that its rows differ.
+    memberships = np.tile([1.0, 0.0], (4, 1))
+    ends = np.zeros(10, np.int64), np.ones(10, np.int64)
+    witnesses = Witnesses(np.array([[0], [1]]), *ends)
+    is_must_link = np.arange(10) < 2
+    said = witnesses.same(memberships, is_must_link)
+    assert said[~is_must_link] == pytest.approx(0.5)
+    assert said[is_must_link] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.1, 0.1), (0.3, 0.3), (0.05, 0.25)])
+def test_error_rates_are_found(truth: Any, alpha: float, beta: float) -> None:
+    pairs, wrong = answered(truth, seed=1, alpha=alpha, beta=beta)
+    found = judge_answers(pairs, believed(truth, pairs))
+    assert found.wrong.share == pytest.approx(wrong.mean(), abs=0.03)
+    assert found.wrong.must_link == pytest.approx(wrong[pairs.is_must_link].mean(), abs=0.07)
+    assert np.mean(found.right[wrong] < 0.5) > 0.85
+    assert np.mean(found.right[~wrong] < 0.5) < 0.01
+    assert found.wrong.n_suspects == np.count_nonzero(found.right < 0.5)
+
+
+def test_without_wrong_answers_none_is_suspected(truth: Any) -> None:
+    pairs, _ = answered(truth, seed=2, alpha=0.0, beta=0.0)
+    found = judge_answers(pairs, believed(truth, pairs))
+    assert found.wrong.share < 0.005
+    assert str(found.wrong) == "no answer seems wrong"
+    assert (found.worth > 0.5).all()
+
+
+def test_people_have_rates_of_their_own_and_a_random_one_counts_nothing(truth: Any) -> None:
+    people = {"ann": (0.02, 0.02), "bob": (0.2, 0.2), "cem": (0.5, 0.5), "dee": (0.0, 1.0)}
+    parts = [
+        answered(truth, seed=k, alpha=alpha, beta=beta, by=name)[0]
+        for k, (name, (alpha, beta)) in enumerate(people.items())
+    ]
+    pairs = parts[0] | parts[1] | parts[2] | parts[3]
+    found = judge_answers(pairs, believed(truth, pairs))
+    rates = found.wrong.people
+    assert rates["ann"].cannot_link < 0.05 < rates["bob"].must_link
+    assert [name for name in people if not rates[name].is_informative] == ["cem", "dee"]
+    assert (found.worth[np.isin(pairs.by, ["cem", "dee"])] == 0).all()
+    assert str(found.wrong).endswith("those of cem, dee say nothing")
+
+
+def test_an_unsure_answer_is_no_evidence() -> None:
+    pairs = Constraints.from_arrays([0, 1], [2, 3], [True, True], value=[0.5, 1.0])
+    found = judge_answers(pairs, np.array([0.3, 0.3]), share=0.1)
+    assert found.right[0] == pytest.approx(0.3)
+    assert found.right[1] == pytest.approx(0.3 * 0.9 / (0.3 * 0.9 + 0.7 * 0.1))
+
+
+def test_shares_survive_json() -> None:
+    pairs = Constraints.from_arrays([0, 1], [2, 3], [True, False], by=["ann", "bob"])
+    wrong = judge_answers(pairs, np.array([0.1, 0.2])).wrong
+    assert WrongAnswers.from_dict(wrong.to_dict()) == wrong

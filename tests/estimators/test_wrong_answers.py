@@ -1,0 +1,189 @@
+"""Fits on answers of which some are wrong."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from spherepair import Constraints, SpherePair, load
+from spherepair.errors import InvalidParameterError
+from spherepair.metrics import clustering_accuracy
+from spherepair.training.batches import PairTensors
+from spherepair.training.pretraining import JointPretraining
+
+FAST = {
+    "hidden_dims": (32,),
+    "pretraining": JointPretraining(epochs=3, min_steps=60),
+    "max_epochs": 12,
+    "random_state": 0,
+    "device": "cpu",
+    "progress": False,
+    "wrong_answers": "auto",
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    return make_blobs(500, centers=5, n_features=6, cluster_std=2.0, random_state=3)
+
+
+@pytest.fixture(scope="module")
+def right(data: Any) -> Constraints:
+    return Constraints.from_labels(data[1], 500, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def wrong(right: Constraints) -> Any:
+    return np.random.default_rng(1).random(len(right)) < 0.25
+
+
+@pytest.fixture(scope="module")
+def noisy(right: Constraints, wrong: Any) -> Constraints:
+    return replace(right, is_must_link=right.is_must_link ^ wrong)
+
+
+@pytest.fixture(scope="module")
+def judged(data: Any, noisy: Constraints) -> SpherePair:
+    return SpherePair(5, **FAST).fit(data[0], constraints=noisy)
+
+
+def test_right_answers_give_the_plain_fit_bit_for_bit(data: Any, right: Constraints) -> None:
+    model = SpherePair(5, **FAST).fit(data[0], constraints=right)
+    plain = SpherePair(5, **FAST | {"wrong_answers": None}).fit(data[0], constraints=right)
+    assert np.array_equal(model.embedding_, plain.embedding_)
+    assert (model.pair_weights_ == 1.0).all()
+    assert model.wrong_answers_.share < 0.01
+    assert plain.wrong_answers_ is None
+
+
+def test_wrong_answers_are_found_and_left_out(
+    judged: SpherePair, data: Any, noisy: Constraints, wrong: Any
+) -> None:
+    assert judged.wrong_answers_.share == pytest.approx(wrong.mean(), abs=0.05)
+    assert np.mean(judged.pair_weights_[wrong] < 0.5) > 0.85
+    assert np.mean(judged.pair_weights_[~wrong] < 0.5) < 0.02
+    plain = SpherePair(5, **FAST | {"wrong_answers": None}).fit(
+        data[0], constraints=noisy, on_conflict="keep"
+    )
+    accuracy, before = (clustering_accuracy(data[1], model.labels_) for model in (judged, plain))
+    assert accuracy > 0.95
+    assert accuracy >= before
+    assert len(judged.constraints_) == len(noisy)
+
+
+def test_what_was_found_is_said(data: Any, noisy: Constraints, caplog: Any) -> None:
+    with caplog.at_level(logging.WARNING, logger="spherepair"):
+        SpherePair(5, **FAST | {"max_epochs": 4}).fit(data[0], constraints=noisy)
+    assert "% of the answers are wrong" in caplog.text
+
+
+def test_a_given_share_is_believed(data: Any, right: Constraints) -> None:
+    model = SpherePair(5, **FAST | {"wrong_answers": 0.2, "max_epochs": 2}).fit(data[0], constraints=right)
+    assert "weighed pairs" in {record["stage"] for record in model.history_}
+
+
+def test_the_protocol_of_the_paper_judges_nothing() -> None:
+    assert SpherePair.paper(3).wrong_answers is None
+
+
+def test_suspects_are_ranked_and_have_reasons(judged: SpherePair, noisy: Constraints, wrong: Any) -> None:
+    found = judged.suspects(40)
+    assert [s.probability for s in found] == sorted((s.probability for s in found), reverse=True)
+    places = [s.source_row for s in found]
+    assert np.mean(wrong[places]) > 0.95
+    assert all("neighbors" in s.reason for s in found)
+    first = found[0]
+    assert (first.left, first.right) == (noisy.left[places[0]], noisy.right[places[0]])
+    assert len(judged.suspects(None)) == judged.wrong_answers_.n_suspects
+
+
+def test_a_contradiction_is_a_reason(data: Any, right: Constraints) -> None:
+    X, y = data
+    group = np.flatnonzero(y == 0)[:4]
+    other = np.flatnonzero(y == 1)[0]
+    more = Constraints.from_pairs(
+        must_link=[(group[0], group[1]), (group[1], other), (group[0], group[2])],
+        cannot_link=[(group[0], other), (group[2], other)],
+    )
+    model = SpherePair(5, **FAST | {"wrong_answers": 0.1, "max_epochs": 4}).fit(X, constraints=right | more)
+    suspect = next(s for s in model.suspects(5) if {s.left, s.right} == {group[1], other})
+    assert f"cannot-link ({group[0]}, {other}) contradicts it" in suspect.reason
+
+
+def test_without_judgment_suspects_are_refused(data: Any, right: Constraints) -> None:
+    model = SpherePair(5, **FAST | {"wrong_answers": None, "max_epochs": 1}).fit(data[0], constraints=right)
+    with pytest.raises(InvalidParameterError, match="were not judged"):
+        model.suspects()
+
+
+def test_a_saved_model_knows_its_suspects(judged: SpherePair, tmp_path: Any) -> None:
+    judged.save(tmp_path / "model")
+    loaded = load(tmp_path / "model", device="cpu")
+    assert loaded.suspects(10) == judged.suspects(10)
+    assert loaded.wrong_answers_ == judged.wrong_answers_
+    assert np.array_equal(loaded.pair_weights_, judged.pair_weights_)
+
+
+def test_a_refined_model_keeps_what_answers_are_worth(judged: SpherePair, data: Any) -> None:
+    model = copy.deepcopy(judged)
+    new = Constraints.from_labels(data[1], 40, random_state=9) - judged.constraints_
+    model.refine(new, data[0])
+    n_old = len(judged.constraints_)
+    assert len(model.pair_weights_) == len(model.constraints_) == n_old + len(new)
+    assert np.array_equal(model.pair_weights_[:n_old], judged.pair_weights_)
+    assert (model.pair_weights_[n_old:] == 1.0).all()
+    assert clustering_accuracy(data[1], model.labels_) > 0.95
+    assert model.suspects(5) == judged.suspects(5)
+
+
+def test_an_interrupted_fit_ends_as_an_undisturbed_one(data: Any, noisy: Constraints, tmp_path: Any) -> None:
+    few = FAST | {"max_epochs": 4}
+    whole = SpherePair(5, **few).fit(data[0], constraints=noisy)
+    n_calls = 0
+
+    def stop(state: Any) -> None:
+        nonlocal n_calls
+        n_calls += state.stage == "weighed pairs"
+        if n_calls == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        SpherePair(5, **few | {"progress": stop}).fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    resumed = SpherePair(5, **few).fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    assert np.array_equal(resumed.embedding_, whole.embedding_)
+
+
+def test_the_number_of_clusters_ignores_wrong_answers(data: Any, noisy: Constraints) -> None:
+    model = SpherePair(**FAST).fit(data[0], constraints=noisy)
+    assert model.n_clusters_ == 5
+    assert model.count_clusters().value == 5
+
+
+def test_a_graded_pair_aims_for_its_angle() -> None:
+    # Two rows alone: tan²(θ / 2) = 1 - value, see the guide.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5)).astype(np.float32)
+    value = 0.75
+    pairs = Constraints.from_arrays([0], [1], [True], value=[value])
+    model = SpherePair(
+        2,
+        **FAST | {"max_epochs": 100, "stopping": "fixed"},
+        reconstruction_weight=0.0,
+        terms=SpherePair.paper(2).terms,
+    )
+    with pytest.warns(UserWarning, match="constraints"):
+        model.fit(X, constraints=pairs)
+    cosine = float(model.embedding_[0] @ model.embedding_[1])
+    assert cosine == pytest.approx(value / (2 - value), abs=0.03)
+
+
+def test_sure_answers_are_the_pairs_of_the_paper(right: Constraints) -> None:
+    tensors = PairTensors.of(right)
+    assert len(tensors) == len(right)
+    assert (tensors.weight == 1).all()
