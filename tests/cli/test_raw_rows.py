@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spherepair import Constraints, SpherePair, load
-from spherepair.cli.raw_rows import ColumnChoice, is_small_on_cpu
+from spherepair.cli.raw_rows import ColumnChoice
 from spherepair.encoders import TextEncoder
 from spherepair.errors import InvalidParameterError
 
@@ -293,8 +293,3 @@ def test_the_choice_gives_its_options_again() -> None:
     assert choice.as_options() == ["--as", "category:b", "--text", "a", "--drop", "c,d", "--keep-empty"]
     with pytest.raises(InvalidParameterError):
         ColumnChoice.of(as_=["b"])
-
-
-@pytest.mark.parametrize(("n_rows", "device", "expected"), [(500, "cpu", True), (20_000, "cpu", False)])
-def test_few_rows_on_a_cpu_take_a_small_network(n_rows, device, expected):
-    assert is_small_on_cpu(n_rows, device) is expected

@@ -272,21 +272,14 @@ class _Fitter:
             return "failed", f"{type(error).__name__}: {error}"
 
     def _new_training(self, seed: int) -> Any:
-        from spherepair.asking.training import SMALL_TABLE, Training
-        from spherepair.estimators.spherepair import SpherePair
+        from spherepair.asking.training import Training, default_model
 
         def hear(state: Any) -> None:  # not the method: clone copies its object, and with it the pipe
             self._hear(state)
 
-        is_small = self._X.shape[0] < SMALL_TABLE
-        template = SpherePair(
-            hidden_dims="small" if is_small else (500, 500, 2000),
-            wrong_answers=None,  # an interview asks again where it doubts an answer
-            # An encoder has weighed the columns already.
-            scaling="none" if (self._folder / ENCODER).exists() else "auto",
-            random_state=seed,
-            progress=hear,
-        )
+        # An encoder has weighed the columns already.
+        scaling = "none" if (self._folder / ENCODER).exists() else "auto"
+        template = default_model(self._X.shape[0], seed=seed, scaling=scaling, progress=hear)
         return Training(self._X, template, seed=seed)
 
     def _hear(self, state: Any) -> None:

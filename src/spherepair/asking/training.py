@@ -25,7 +25,7 @@ from spherepair.clustering.assigners import unit_rows
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, SpherePairWarning
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.training.hardware import choose_hardware
+from spherepair.training.hardware import is_small_on_cpu
 from spherepair.training.pretraining import pretrain
 from spherepair.validation import check_table
 
@@ -35,8 +35,6 @@ MOST_PAIRS = 20_000
 FIRST_DIM = 20
 #: Dimensions of the view before there is a model.
 VIEW_DIM = 32
-#: Tables with fewer rows take the small network on a CPU, which fits in seconds.
-SMALL_TABLE = 20_000
 
 
 class RefitCancelledError(Exception):
@@ -97,7 +95,7 @@ class Training:
 
     def __init__(self, X: Any, template: Any, *, seed: int) -> None:
         self._X, self._dim = X, FIRST_DIM
-        self._template = template if template is not None else _default_model(X, seed)
+        self._template = template if template is not None else default_model(X.shape[0], seed=seed)
         self._pretraining = KeptPretraining(self._template.pretraining)
         self._is_cancelled = False
 
@@ -292,11 +290,11 @@ def _all_pairs(n_rows: int, random: np.random.Generator) -> tuple[NDArray[np.int
     return pairs[0], pairs[1]
 
 
-def _default_model(X: Any, seed: int) -> Any:
-    is_small = X.shape[0] < SMALL_TABLE and not choose_hardware().is_cuda
-    return SpherePair(
-        hidden_dims="small" if is_small else (500, 500, 2000),
-        wrong_answers=None,  # an interview asks again where it doubts an answer
-        random_state=seed,
-        progress=False,
-    )
+def default_model(n_rows: int, *, seed: int, **settings: Any) -> Any:
+    """The model of an interview that was given none: small for few rows on a CPU, to refit in seconds."""
+    chosen = {
+        "hidden_dims": "small" if is_small_on_cpu(n_rows) else (500, 500, 2000),
+        "wrong_answers": None,  # an interview asks again where it doubts an answer
+        "progress": False,
+    }
+    return SpherePair(random_state=seed, **(chosen | settings))

@@ -24,7 +24,7 @@ from spherepair.cli.options import (
     layer_sizes,
     refuse_within,
 )
-from spherepair.cli.raw_rows import ColumnChoice, encode, is_small_on_cpu, read_raw, read_rows_for
+from spherepair.cli.raw_rows import ColumnChoice, encode, read_raw, read_rows_for
 from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.constraints import Constraints
 from spherepair.encoders import TableEncoder
@@ -36,6 +36,7 @@ from spherepair.files import atomic_write
 from spherepair.files.columns import write_columns
 from spherepair.files.data_tables import Table, column_names
 from spherepair.persistence import MODEL_FILE
+from spherepair.training.hardware import is_small_on_cpu
 from spherepair.training.session import CHECKPOINT_FILE
 
 #: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.

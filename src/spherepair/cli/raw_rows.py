@@ -25,12 +25,9 @@ from spherepair.files.data_tables import (
     read_table,
     split_names,
 )
-from spherepair.training.hardware import choose_hardware
 
 #: Kinds that are read as text, whatever the values look like.
 TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")
-#: Tables with fewer rows take a small network on a CPU.
-SMALL_TABLE = 20_000
 #: Columns that are listed with what was made of them, at most.
 SHOWN_COLUMNS = 60
 _T = TypeVar("_T")
@@ -196,8 +193,3 @@ def find_pictures(table: Table, data: Path, names: Sequence[str]) -> Table:
             )
         X = X.set_column(X.column_names.index(name), name, pa.array(files, pa.string()))
     return replace(table, X=X)
-
-
-def is_small_on_cpu(n_rows: int, device: str) -> bool:
-    """Whether there are so few rows that a large network takes minutes on this CPU and gains nothing."""
-    return n_rows < SMALL_TABLE and not choose_hardware(device).is_cuda

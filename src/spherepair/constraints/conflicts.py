@@ -15,8 +15,11 @@ from spherepair.constraints.graph import PairGraph, build_graph, is_contradictor
 from spherepair.constraints.pair_arrays import IndexArray, PairArrays
 from spherepair.errors import ConflictError
 
-#: Contradictions whose answers are counted, and rounds of taking back; what is left then are cannot-links.
-MOST_TALLIED, MOST_ROUNDS = 2000, 200
+#: Work spent on one report: rows that searches for chains may visit. It bounds how many contradictions are
+#: tallied and how many answers are taken back one by one; what is contradictory then loses its cannot-links.
+MOST_VISITED = 20_000_000
+#: Contradictions that are tallied, at most.
+MOST_TALLIED = 2000
 
 
 @dataclass(frozen=True)
@@ -162,10 +165,9 @@ class ConflictReport(Sequence[Conflict]):
         [1]
         """
         stays = np.ones(len(self._pairs), bool)
-        report = self
-        for _ in range(MOST_ROUNDS):
-            if not report:
-                break
+        report, visited = self, 0
+        while report and visited < MOST_VISITED:
+            visited += len(self._pairs) + report._visited[-1]
             stays[np.flatnonzero(stays)[report._most_accused()]] = False
             report = _report_of(self._pairs[stays])
         stays[np.flatnonzero(stays)[report.pair_index]] = False
@@ -183,8 +185,15 @@ class ConflictReport(Sequence[Conflict]):
     @cached_property
     def _tally(self) -> IndexArray:
         """In how many contradictions each answer is, (n_pairs,)."""
-        involved = [pair for answers in self.answers(MOST_TALLIED) for pair in answers]
+        involved = [pair for answers in self.answers(len(self._visited)) for pair in answers]
         return np.bincount(np.array(involved, np.int64), minlength=len(self._pairs))
+
+    @cached_property
+    def _visited(self) -> IndexArray:
+        """Rows that searches for the chains of the first contradictions visit, summed; never none of them."""
+        tallied = self._graph.left_component[self.pair_index[:MOST_TALLIED]]
+        visited = np.cumsum(self._graph.components.sizes[tallied])
+        return visited[: max(1, int(np.searchsorted(visited, MOST_VISITED)))]
 
     def _chain(self, pair: int) -> tuple[IndexArray, IndexArray]:
         """Rows and answers of the chain that contradicts a cannot-link."""

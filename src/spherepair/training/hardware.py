@@ -84,6 +84,21 @@ class Hardware:
             setattr(switches, name, before)
 
 
+#: Tables with fewer rows take a small network on a CPU.
+SMALL_TABLE = 20_000
+
+
+def is_small_on_cpu(n_rows: int, device: str | torch.device = "auto") -> bool:
+    """Whether there are so few rows that a large network takes minutes on this CPU and gains nothing.
+
+    Examples
+    --------
+    >>> is_small_on_cpu(500, "cpu"), is_small_on_cpu(20_000, "cpu")
+    (True, False)
+    """
+    return n_rows < SMALL_TABLE and not choose_hardware(device).is_cuda
+
+
 def choose_hardware(device: str | torch.device = "auto", precision: str = "auto") -> Hardware:
     """Resolve ``"auto"`` for this machine.
 
