@@ -62,7 +62,7 @@ def test_defaults_are_those_of_the_design() -> None:
     expected = {
         "n_clusters": "auto",
         "embedding_dim": "auto",
-        "hidden_dims": (500, 500, 2000),
+        "hidden_dims": "auto",
         "omega": 2.0,
         "reconstruction_weight": 0.02,
         "terms": None,
@@ -84,7 +84,7 @@ def test_defaults_are_those_of_the_design() -> None:
     }
     assert parameters == expected
     assert spherepair.Terms() == spherepair.Terms("auto", 0.2, 0.5)
-    assert spherepair.Schedule() == spherepair.Schedule(20, "auto", True)
+    assert spherepair.Schedule() == spherepair.Schedule("auto", "auto", True)
 
 
 def test_the_core_runs_without_any_optional_package() -> None:

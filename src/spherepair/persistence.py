@@ -67,6 +67,7 @@ def save_model(model: Any, folder: str | Path, *, encoder: tuple[Any, Any] = ({}
         "seed": model._seed,
         "has_own_encoder": isinstance(getattr(model, "encoder", None), nn.Module),
         "embedding_dim": model._embedding_dim,
+        "hidden_dims": model._hidden_dims,
         "cluster_number": None if number is None else number.to_dict(),
         "history": model.history_,
         "pair_texts": _pair_texts(model.constraints_),

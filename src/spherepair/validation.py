@@ -227,15 +227,15 @@ def embedding_size(embedding_dim: int | str, n_clusters: int) -> int:
     return max(MIN_EMBEDDING_DIM, int(n_clusters)) if embedding_dim == "auto" else int(embedding_dim)
 
 
-def hidden_sizes(hidden_dims: Sequence[Any] | str) -> list[int]:
-    """Sizes of the hidden layers, given as numbers or as the name of an architecture.
+def hidden_sizes(hidden_dims: Sequence[Any] | str, *, auto: Sequence[int] = ()) -> list[int]:
+    """Sizes of the hidden layers, given as numbers, as the name of an architecture, or chosen for ``"auto"``.
 
     Examples
     --------
     >>> hidden_sizes("compact")
     [256, 256, 512]
     """
-    sizes = ARCHITECTURES[hidden_dims] if isinstance(hidden_dims, str) else hidden_dims
+    sizes = {"auto": auto, **ARCHITECTURES}[hidden_dims] if isinstance(hidden_dims, str) else hidden_dims
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
             raise InvalidParameterError(

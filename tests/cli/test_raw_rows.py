@@ -135,7 +135,7 @@ def test_a_messy_table_as_it_is(call, brief, customers, tmp_path, y) -> None:
     ):
         assert line in done.err
     assert call("predict", model, data, "--id", "key", "-o", labels).code == 0
-    assert share_right(labels, y) > 0.9
+    assert share_right(labels, y) > 0.8
     again = call("refine", model, data, "--id", "key", "-c", tmp_path / "pairs.csv", "-o", model)
     assert "already knows all pairs" in again.err
     page = tmp_path / "report.html"

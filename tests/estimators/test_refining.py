@@ -15,6 +15,7 @@ from spherepair.errors import InvalidConstraintsError, InvalidDataError, Invalid
 from spherepair.estimators.job import FIT, Job, Refinement, Stage
 from spherepair.metrics import clustering_accuracy
 from spherepair.terms import SemiSupervisedObjective
+from spherepair.training.hardware import choose_hardware
 from spherepair.training.rows import open_rows
 from spherepair.training.session import Session
 
@@ -96,7 +97,9 @@ def test_refine_is_much_shorter_than_fit(trained: SpherePair, pairs: Any) -> Non
 def test_refinements_have_fewer_epochs_where_pairs_are_many_or_right(
     n_pairs: int, wrong: float, max_epochs: int, n_epochs: int
 ) -> None:
-    job, stage = SimpleNamespace(pairs=range(n_pairs)), Stage("refining", Refinement(wrong, np.eye(10)))
+    stage = Stage("refining", Refinement(wrong, np.eye(10)))
+    rows, session = SimpleNamespace(n_rows=60_000), SimpleNamespace(hardware=choose_hardware("cpu"))
+    job = SimpleNamespace(pairs=range(n_pairs), rows=rows, session=session)
     assert SpherePair(10, max_epochs=max_epochs)._max_epochs(job, stage) == n_epochs
 
 

@@ -279,7 +279,7 @@ class _Fitter:
 
         # An encoder has weighed the columns already.
         scaling = "none" if (self._folder / ENCODER).exists() else "auto"
-        template = default_model(self._X.shape[0], seed=seed, scaling=scaling, progress=hear)
+        template = default_model(seed, scaling=scaling, progress=hear)
         return Training(self._X, template, seed=seed)
 
     def _hear(self, state: Any) -> None:

@@ -25,7 +25,6 @@ from spherepair.clustering.assigners import unit_rows
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, SpherePairWarning
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.training.hardware import is_small_on_cpu
 from spherepair.training.pretraining import pretrain
 from spherepair.validation import check_table
 
@@ -95,7 +94,7 @@ class Training:
 
     def __init__(self, X: Any, template: Any, *, seed: int) -> None:
         self._X, self._dim = X, FIRST_DIM
-        self._template = template if template is not None else default_model(X.shape[0], seed=seed)
+        self._template = template if template is not None else default_model(seed)
         self._pretraining = KeptPretraining(self._template.pretraining)
         self._is_cancelled = False
 
@@ -290,11 +289,7 @@ def _all_pairs(n_rows: int, random: np.random.Generator) -> tuple[NDArray[np.int
     return pairs[0], pairs[1]
 
 
-def default_model(n_rows: int, *, seed: int, **settings: Any) -> Any:
-    """The model of an interview that was given none: small for few rows on a CPU, to refit in seconds."""
-    chosen = {
-        "hidden_dims": "small" if is_small_on_cpu(n_rows) else (500, 500, 2000),
-        "wrong_answers": None,  # an interview asks again where it doubts an answer
-        "progress": False,
-    }
-    return SpherePair(random_state=seed, **(chosen | settings))
+def default_model(seed: int, *, scaling: str = "auto", progress: Any = False) -> Any:
+    """The model of an interview that was given none."""
+    # No judging: an interview asks again where it doubts an answer.
+    return SpherePair(wrong_answers=None, scaling=scaling, random_state=seed, progress=progress)

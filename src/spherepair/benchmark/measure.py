@@ -334,7 +334,11 @@ class SharedPretraining:
         """All that the weights depend on; the key adds the version of the code."""
         method: Any = self.method
         if isinstance(method, JointPretraining):  # with the values it chooses itself
-            chosen = {"epochs": method.n_epochs(rows, session), "batch_size": method.step_rows(rows, session)}
+            chosen = {
+                "epochs": method.n_epochs(rows, session),
+                "min_steps": method.n_steps(rows, session),
+                "batch_size": method.step_rows(rows, session),
+            }
             method = replace(method, **chosen)
         return {
             "data": dict(self.data),

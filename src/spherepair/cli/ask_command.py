@@ -306,7 +306,7 @@ def _model_of(
 ) -> SpherePair | None:
     """The model of every refit; ``None`` leaves it to the interview."""
     if is_encoded:  # the encoder has weighed the columns
-        given = {"scaling": "none", **given, "hidden_dims": given["hidden_dims"] or "small"}
+        given = {"scaling": "none", **given}
     elif preset is Preset.DEFAULT and device == "auto" and not any(given.values()):
         return None
     settings = {"embedding_dim": "auto", "device": device, "random_state": seed, "progress": False, **given}

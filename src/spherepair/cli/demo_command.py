@@ -35,8 +35,7 @@ from spherepair.plots import plot_cluster_number, plot_embedding, save_figure
 from spherepair.plots.style import new_figure
 from spherepair.report import ReportOptions, write_report
 
-#: Smaller than the default network: seconds instead of minutes.
-HIDDEN_DIMS, QUICK_HIDDEN_DIMS = "compact", "64,64"
+HIDDEN_DIMS, QUICK_HIDDEN_DIMS = "auto", "64,64"
 N_PAIRS = 1000
 ID_COLUMN = "id"
 IMAGE_SIZE = "8x8"

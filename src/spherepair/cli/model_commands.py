@@ -36,7 +36,6 @@ from spherepair.files import atomic_write
 from spherepair.files.columns import write_columns
 from spherepair.files.data_tables import Table, column_names
 from spherepair.persistence import MODEL_FILE
-from spherepair.training.hardware import is_small_on_cpu
 from spherepair.training.session import CHECKPOINT_FILE
 
 #: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
@@ -103,8 +102,6 @@ def fit(
             terminal.note(f"continuing from {checkpoint}")
         if encoder is not None and model.scaling == "auto":
             model.set_params(scaling="none")  # the encoder has weighed the columns
-        if hidden_dims is None and preset is Preset.DEFAULT and is_small_on_cpu(table.X.shape[0], device):
-            model.set_params(hidden_dims="small")
         with training_progress(model, terminal) as seconds:
             model.fit(table.X, constraints=pairs, on_conflict=on_conflict.value, checkpoint=checkpoint)
         took = seconds()

@@ -154,8 +154,8 @@ HiddenOption = Annotated[
     typer.Option(
         "--hidden-dims",
         metavar="SIZES",
-        help="Hidden layers: small, compact, standard, deep, or sizes such as 500,500,2000.",
-        show_default="from the preset; small for few rows on a CPU",
+        help="Hidden layers: auto, small, compact, standard, deep, or sizes such as 500,500,2000.",
+        show_default="from the preset: auto follows the table",
     ),
 ]
 WrongAnswersOption = Annotated[
@@ -276,13 +276,14 @@ def layer_sizes(text: str, option: str = "--hidden-dims") -> str | tuple[int, ..
     """
     from spherepair.networks import ARCHITECTURES  # loads torch
 
-    if text in ARCHITECTURES:
+    names = ["auto", *ARCHITECTURES]
+    if text in names:
         return text
     sizes = [part.strip() for part in text.split(",")]
     if all(size.isdecimal() and int(size) >= 1 for size in sizes):
         return tuple(int(size) for size in sizes)
     raise typer.BadParameter(
-        f"must be one of {', '.join(ARCHITECTURES)} or sizes such as 500,500,2000, got {text!r} instead.",
+        f"must be one of {', '.join(names)} or sizes such as 500,500,2000, got {text!r} instead.",
         param_hint=option,
     )
 

@@ -36,6 +36,7 @@ from spherepair.terms import Terms
 from spherepair.training.batches import Schedule
 from spherepair.training.hardware import choose_hardware
 from spherepair.training.rows import Scaling
+from spherepair.validation import hidden_sizes
 
 __all__ = ["ESTIMATORS", "load"]
 
@@ -108,6 +109,7 @@ def _rebuild(
     if manifest["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
     model._seed, model._embedding_dim = int(manifest["seed"]), int(manifest["embedding_dim"])
+    model._hidden_dims = hidden_sizes(manifest.get("hidden_dims") or ())
     model._hardware = choose_hardware(device, model.precision)
     model._scaling = Scaling(arrays.get("scaling.shift"), arrays.get("scaling.factor"))
     model._table = None

@@ -44,7 +44,7 @@ from spherepair.estimators.job import (
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import fingerprint_fit, save_model
 from spherepair.training import Monitor, Plan, Record
-from spherepair.training.hardware import choose_hardware, derive_seed, resolve_seed
+from spherepair.training.hardware import choose_effort, choose_hardware, derive_seed, resolve_seed
 from spherepair.training.optimization import RULES, StoppingRule, resolve_stopping
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.rows import learn_scaling, map_rows, open_rows
@@ -312,14 +312,14 @@ class DeepConstrainedClusterer(
             delattr(self, name)
 
     def _settle(self, table: Any) -> None:
-        """Choose device, seed, scaling and the size of the embedding."""
+        """Choose device, seed, scaling and the sizes of the network."""
         self._refuse_too_many_clusters(table.shape[0])
         self._hardware = choose_hardware(self.device, self.precision)
-        self._seed = resolve_seed(self.random_state)
+        self._table, self._seed = table, resolve_seed(self.random_state)
+        self._hidden_dims = list(choose_effort(table.shape[0], self._hardware).hidden_dims)
         is_weighed = takes_raw_rows(self) and self.scaling == "auto"  # its columns are in one unit already
         self._scaling = learn_scaling(table, "common" if is_weighed else self.scaling)
         self._embedding_dim = self._choose_embedding_dim(table.shape[1])
-        self._table = table
 
     def _start(self, table: Any, pairs: Constraints, folder: str | Path | None) -> Job:
         """Build the network and open rows and checkpoint."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -24,7 +25,7 @@ from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import CLIP_NORM
 from spherepair.estimators.job import Job, Stage
 from spherepair.estimators.judging import JudgingClusterer
-from spherepair.networks import Autoencoder, build_autoencoder
+from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.terms import (
     SemiSupervisedObjective,
     SpherePairObjective,
@@ -36,7 +37,7 @@ from spherepair.terms.row_terms import FIRST_EPOCH
 from spherepair.theory import valid_omega_range
 from spherepair.training import Plan, Recipe
 from spherepair.training.batches import Batches, PairTensors, Schedule
-from spherepair.training.hardware import torch_generator
+from spherepair.training.hardware import Effort, choose_effort, torch_generator
 from spherepair.training.optimization import StoppingRule
 from spherepair.training.pretraining import pretrain
 from spherepair.validation import (
@@ -61,8 +62,9 @@ class SpherePair(JudgingClusterer):
         Number of clusters (K); ``"auto"`` infers it from the geometry of the embedding.
     embedding_dim : int or "auto", default="auto"
         Dimensions of the embedding (D); ``"auto"`` is K, at least 10, or 32 if K is unknown.
-    hidden_dims : sequence of int or {"small", "compact", "standard", "deep"}, default=(500, 500, 2000)
-        Sizes of the encoder's hidden layers; the decoder mirrors them.
+    hidden_dims : sequence of int or {"auto", "small", "compact", "standard", "deep"}, default="auto"
+        Sizes of the encoder's hidden layers; the decoder mirrors them. ``"auto"`` is (500, 500, 2000), and
+        (256, 128) for tables of less than 20,000 rows on a CPU.
     omega : float, default=2.0
         Cannot-linked pairs are pushed out of a zone of angle π/ω (ω in the paper).
     reconstruction_weight : float, default=0.02
@@ -78,7 +80,8 @@ class SpherePair(JudgingClusterer):
     tail_ratio : float, default=0.05
         Share of the smallest angles that is averaged to infer the number of clusters (ρ).
     batch_size : int, default=256
-        Pairs per step.
+        Most pairs per step. With ``hidden_dims="auto"`` a CPU takes 128 for tables of less than 20,000 rows
+        and 64 below 1,000.
     max_epochs : int, default=45
         Upper limit of epochs on pairs.
     learning_rate : float, default=1e-3
@@ -150,6 +153,7 @@ class SpherePair(JudgingClusterer):
         **JudgingClusterer._parameter_constraints,
         **PRETRAINING_PARAMETERS,
         "n_clusters": [AT_LEAST_ONE, StrOptions({"auto"})],
+        "hidden_dims": ["array-like", StrOptions({"auto", *ARCHITECTURES})],
         "omega": [Interval(Real, 1.0, None, closed="left")],
         "reconstruction_weight": [NOT_NEGATIVE],
         "terms": [Terms, None],
@@ -163,7 +167,7 @@ class SpherePair(JudgingClusterer):
         n_clusters: int | str = "auto",
         *,
         embedding_dim: int | str = "auto",
-        hidden_dims: Sequence[int] | str = (500, 500, 2000),
+        hidden_dims: Sequence[int] | str = "auto",
         omega: float = 2.0,
         reconstruction_weight: float = 0.02,
         terms: Terms | None = None,
@@ -199,6 +203,7 @@ class SpherePair(JudgingClusterer):
         Schedule(min_steps=1, reconstruction_rows='all', ema=False)
         """
         protocol: dict[str, Any] = {
+            "hidden_dims": (500, 500, 2000),
             "terms": Terms(must_link_weight=1.0, neighbor_weight=0.0, pseudo_pair_weight=0.0),
             "pretraining": "stacked",
             "scaling": "none",
@@ -213,7 +218,7 @@ class SpherePair(JudgingClusterer):
         return build_autoencoder(
             n_features,
             embedding_dim,
-            hidden_dims=hidden_sizes(self.hidden_dims),
+            hidden_dims=hidden_sizes(self.hidden_dims, auto=self._hidden_dims),
             encoder=self._own_network(),
             generator=torch_generator(seed, "network"),
         )
@@ -292,17 +297,15 @@ class SpherePair(JudgingClusterer):
         )
 
     def _batches(self, job: Job, stage: Stage, *, neighbor_table: Tensor | None) -> Batches:
-        pairs, schedule = self._weigh(PairTensors.of(job.weighed)), self._schedule()
-        n_pairs = len(pairs)
-        pairs_per_step = min(self.batch_size, n_pairs)
-        n_steps = schedule.steps_per_epoch(n_pairs, pairs_per_step)
+        pairs = self._weigh(PairTensors.of(job.weighed))
+        schedule, batch_size = self._steps(job, stage)
+        pairs_per_step = min(batch_size, len(pairs))
+        n_steps = schedule.steps_per_epoch(len(pairs), pairs_per_step)
         return Batches(
             job.rows,
             pairs,
             pairs_per_step=pairs_per_step,
-            rows_per_step=schedule.rows_per_step(
-                job.rows.n_rows, n_steps=n_steps, batch_size=self.batch_size
-            ),
+            rows_per_step=schedule.rows_per_step(job.rows.n_rows, n_steps=n_steps, batch_size=batch_size),
             n_steps=n_steps,
             seed=job.session.seed,
             stream=stage.name,
@@ -319,11 +322,22 @@ class SpherePair(JudgingClusterer):
         if stage.refinement is None:
             return limit
         n_pairs = len(job.pairs)
-        n_steps = self._schedule().steps_per_epoch(n_pairs, min(self.batch_size, n_pairs))
+        schedule, batch_size = self._steps(job, stage)
+        n_steps = schedule.steps_per_epoch(n_pairs, min(batch_size, n_pairs))
         return min(limit, stage.refinement.enough_epochs(n_steps))
 
     def _terms(self) -> Terms:
         return Terms() if self.terms is None else self.terms
+
+    def _steps(self, job: Job, stage: Stage) -> tuple[Schedule, int]:
+        """Schedule and pairs per step: as given, or as the table deserves."""
+        effort, schedule = choose_effort(job.rows.n_rows, job.session.hardware), self._schedule()
+        if schedule.min_steps == "auto":
+            # A refinement has few epochs, whatever the table.
+            n_steps = effort.epoch_steps if stage.refinement is None else Effort.epoch_steps
+            schedule = replace(schedule, min_steps=n_steps)
+        follows_table = isinstance(self.hidden_dims, str) and self.hidden_dims == "auto"
+        return schedule, min(self.batch_size, effort.batch_size) if follows_table else self.batch_size
 
     def _schedule(self) -> Schedule:
         return Schedule() if self.schedule is None else self.schedule
