@@ -6,7 +6,44 @@ catch (``ValueError`` for bad input), so that existing handlers keep working.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+#: Most characters of a file, a value or a foreign message that an error of ours repeats.
+LONGEST_QUOTE = 80
+#: Most names that a message lists.
+LISTED_NAMES = 8
+
+
+def quoted(value: object, longest: int = LONGEST_QUOTE) -> str:
+    r"""A value or a foreign error as a message shows it: on one line, printable, and not too long.
+
+    Examples
+    --------
+    >>> print(quoted("left\n"), "and", quoted(ValueError("no  number.")))
+    'left\n' and no number
+    >>> len(quoted("x" * 1000))
+    80
+    """
+    try:
+        text = str(value) if isinstance(value, BaseException) else repr(value)
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
+    if isinstance(value, BaseException):
+        text = " ".join(text.split()).rstrip(".") or type(value).__name__
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:longest])
+    return shown if len(text) <= longest else f"{shown[: longest - 1]}…"
+
+
+def listed(names: Sequence[object]) -> str:
+    """Names in quotes, the first eight of them.
+
+    Examples
+    --------
+    >>> listed(["left", "right"]), listed(range(10))
+    ("'left', 'right'", '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
+    """
+    shown = ", ".join(map(quoted, names[:LISTED_NAMES]))
+    return shown if len(names) <= LISTED_NAMES else f"{shown} and {len(names) - LISTED_NAMES} more"
 
 
 class SpherePairError(Exception):
@@ -43,13 +80,14 @@ class UnusableColumnsError(InvalidDataError):
     ) -> None:
         self.problems = problems
         named = "; ".join(
-            f"column {name!r}: {count} of {total} values are no numbers, the first {value!r} in {locate(row)}"
+            f"column {quoted(name)}: {count} of {total} values are no numbers, the first {quoted(value)} in "
+            f"{locate(row)}"
             for name, row, value, count, total in problems
         )
-        first = problems[0][0]
+        first = quoted(problems[0][0])
         super().__init__(
-            f"{named}. Correct them, take them as missing with as_={{{first!r}: 'number'}}, or leave the "
-            f"column out with drop=[{first!r}]."
+            f"{named}. Correct them, take them as missing with as_={{{first}: 'number'}}, or leave the "
+            f"column out with drop=[{first}]."
         )
 
 

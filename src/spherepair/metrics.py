@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from spherepair.errors import InvalidConstraintsError, InvalidDataError
+from spherepair.errors import InvalidConstraintsError, InvalidDataError, quoted
 
 Average = Literal["geometric", "arithmetic", "min", "max"]
 
@@ -278,7 +278,7 @@ def _codes(values: ArrayLike, *, name: str) -> tuple[NDArray[Any], NDArray[np.in
         return np.unique(labels, return_inverse=True)
     except TypeError as error:
         raise InvalidDataError(
-            f"{name} must hold numbers only or strings only, got a mixture instead ({error})."
+            f"{name} must hold numbers only or strings only, got a mixture instead ({quoted(error)})."
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -21,6 +22,7 @@ from spherepair.errors import (
     InvalidConstraintsError,
     InvalidDataError,
     InvalidParameterError,
+    quoted,
 )
 from spherepair.networks import ARCHITECTURES
 
@@ -34,10 +36,15 @@ SAME_ROW_DISTANCE = 0.14
 SHOWN_ROWS = 10
 _BLOCK_ELEMENTS = 2**22
 
-POSITIVE = Interval(Real, 0.0, None, closed="neither")
-NOT_NEGATIVE = Interval(Real, 0.0, None, closed="left")
+#: Beyond these a fit would not end, or torch would give up with an error of its own: weights and rates;
+#: counts; the size of a layer or an embedding; and the weights between two layers (4 GB).
+LARGEST_WEIGHT, LARGEST_COUNT, LARGEST_LAYER, MOST_CONNECTIONS = 1e6, 10_000_000, 65_536, 2**30
+
+POSITIVE = Interval(Real, 0.0, LARGEST_WEIGHT, closed="right")
+NOT_NEGATIVE = Interval(Real, 0.0, LARGEST_WEIGHT, closed="both")
 REAL_SHARE = Interval(Real, 0.0, 0.5, closed="left")
-AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
+AT_LEAST_ONE = Interval(Integral, 1, LARGEST_COUNT, closed="both")
+LAYER_SIZE = Interval(Integral, 1, LARGEST_LAYER, closed="both")
 
 #: Rules in scikit-learn's form: parameters of every method.
 TRAINING_PARAMETERS: dict[str, list[Any]] = {
@@ -54,7 +61,7 @@ TRAINING_PARAMETERS: dict[str, list[Any]] = {
     "progress": ["boolean", StrOptions({"auto"}), callable],
 }
 #: Parameters of methods whose embedding has a size of its own.
-EMBEDDING_PARAMETERS: dict[str, list[Any]] = {"embedding_dim": [AT_LEAST_ONE, StrOptions({"auto"})]}
+EMBEDDING_PARAMETERS: dict[str, list[Any]] = {"embedding_dim": [LAYER_SIZE, StrOptions({"auto"})]}
 #: Parameters of methods whose embedding is cut into clusters after training.
 CLUSTERING_PARAMETERS: dict[str, list[Any]] = {
     "clustering": [StrOptions({"kmeans", "ward"}), HasMethods(["fit_predict"])],
@@ -126,7 +133,7 @@ def check_constraints(constraints: Any, n_rows: int, *, on_conflict: str) -> Con
     """
     if on_conflict not in CONFLICT_POLICIES:
         raise InvalidParameterError(
-            f"on_conflict must be one of {CONFLICT_POLICIES}, got {on_conflict!r} instead."
+            f"on_conflict must be one of {CONFLICT_POLICIES}, got {quoted(on_conflict)} instead."
         )
     if constraints is None:
         constraints = Constraints.from_pairs()
@@ -237,10 +244,12 @@ def hidden_sizes(hidden_dims: Sequence[Any] | str, *, auto: Sequence[int] = ()) 
     """
     sizes = {"auto": auto, **ARCHITECTURES}[hidden_dims] if isinstance(hidden_dims, str) else hidden_dims
     for size in sizes:
-        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+        if isinstance(size, bool) or not isinstance(size, Integral) or not 1 <= int(size) <= LARGEST_LAYER:
             raise InvalidParameterError(
-                f"hidden_dims must be whole numbers of at least one, got {hidden_dims!r} instead."
+                f"hidden_dims must be whole numbers from 1 to {LARGEST_LAYER}, got {quoted(hidden_dims)}."
             )
+    if sum(wide * narrow for wide, narrow in pairwise(map(int, sizes))) > MOST_CONNECTIONS:
+        raise InvalidParameterError(f"hidden_dims={quoted(hidden_dims)} have more than 2**30 weights.")
     return [int(size) for size in sizes]
 
 
@@ -282,7 +291,9 @@ def _table_to_array(table: Any, names: list[str]) -> Any:
     """Convert a numeric table to one array; a column that is not numeric is an error that names it."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise InvalidDataError(f"X has more than one column named {twice[0]!r}; rename or drop one of them.")
+        raise InvalidDataError(
+            f"X has more than one column named {quoted(twice[0])}; rename or drop one of them."
+        )
     try:
         import narwhals as nw
     except ImportError:
@@ -291,7 +302,7 @@ def _table_to_array(table: Any, names: list[str]) -> Any:
     for name, dtype in frame.schema.items():
         if not (dtype.is_numeric() or dtype == nw.Boolean):
             raise InvalidDataError(
-                f"column {name!r} is not numeric (its type is {dtype}); drop it, or give the model "
+                f"column {quoted(name)} is not numeric (its type is {dtype}); drop it, or give the model "
                 "encoder=TableEncoder() of spherepair.encoders, which takes tables as they are."
             )
     # Frames store column after column; training reads row after row.
@@ -313,13 +324,14 @@ def _refuse_text(X: Any, names: list[str] | None, error: Exception) -> None:
             table[:, position].astype(np.float64)
         except (ValueError, TypeError):
             raise _NotNumericError(
-                f"{_name_column(position, names)} is not numeric ({error}); drop it, or give the model "
+                f"{_name_column(position, names)} is not numeric ({quoted(error)}); drop it, or give the "
+                "model "
                 "encoder=TableEncoder() of spherepair.encoders, which takes tables as they are."
             ) from error
 
 
 def _name_column(position: int, names: list[str] | None) -> str:
-    return f"column {position}" if names is None else f"column {names[position]!r}"
+    return f"column {position}" if names is None else f"column {quoted(names[position])}"
 
 
 def require_finite(X: Any, names: list[str] | None = None) -> None:

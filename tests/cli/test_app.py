@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
+import signal
+import subprocess
+import sys
+import time
 from importlib import import_module
 from unittest import mock
 
@@ -10,10 +15,10 @@ import pytest
 import typer
 from safetensors import SafetensorError
 
-from spherepair.cli import main
+from spherepair import Constraints
 from spherepair.cli.app import COMMANDS, explain
 from spherepair.cli.terminal import InterruptedCommand
-from spherepair.errors import MissingDependencyError
+from spherepair.errors import InvalidDataError, MissingDependencyError
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -46,13 +51,91 @@ def test_interruption_while_a_command_is_loaded_is_a_sentence(monkeypatch, call)
     assert (done.code, done.err) == (130, "interrupted; nothing was written.\n")
 
 
-def test_fault_of_ours_is_not_hidden(monkeypatch, example):
+def test_fault_of_ours_is_one_sentence_and_its_details_are_in_a_file(monkeypatch, example, call, tmp_path):
     def fail(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("a bug")
+        raise ZeroDivisionError("a bug\n" * 1000)
 
     monkeypatch.setattr("spherepair.cli.data_commands.read_rows", fail)
-    with pytest.raises(ZeroDivisionError):
-        main(["check", str(example.pairs), "--data", str(example.rows)])
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    done = call("check", example.pairs, "--data", example.rows, "--json")
+    (details,) = tmp_path.iterdir()
+    assert done.code == 70
+    assert done.err == f"error: this is a bug of spherepair (ZeroDivisionError); details in {details}.\n"
+    assert done.json["error"]["exit_code"] == 70
+    assert "Traceback" in details.read_text()
+    assert "check" in details.read_text()
+
+
+def test_fault_in_a_module_of_a_command_is_one_sentence_too(monkeypatch, call, tmp_path):
+    monkeypatch.setattr("spherepair.cli.app.import_module", mock.Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    done = call("fit", "rows.csv")
+    assert done.code == 70
+    assert "could not be written" in done.err
+
+
+def test_long_and_unprintable_lines_are_cut():
+    failure = explain(InvalidDataError("row \x1b[2J " + "x" * 10**6))
+    assert len(failure.sentence) < 2100
+    assert failure.sentence.isprintable()
+    assert failure.sentence.endswith("… (1,000,016 characters)")
+    assert len(failure.to_dict()["message"]) < 2100
+
+
+def test_a_long_chain_of_must_links_is_named_in_part():
+    pairs = Constraints.from_pairs([(k, k + 1) for k in range(5000)], cannot_link=[(0, 5000)])
+    said = pairs.conflicts()[0].explain()
+    assert len(said) < 400
+    assert "0 - 1 - 2" in said
+    assert "4999 - 5000" in said
+    assert "more" in said
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_ends_a_command_with_a_sentence(monkeypatch, example, call, number, code, word):
+    def wait(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr("spherepair.cli.data_commands.read_rows", wait)
+    done = call("check", example.pairs, "--data", example.rows)
+    assert (done.code, done.err) == (code, f"{word}; nothing was written.\n")
+    assert signal.getsignal(number) == before
+
+
+def test_what_a_signal_breaks_is_not_called_a_bug(monkeypatch, example, call):
+    """Compiled modules turn the exception of a signal into one of their own."""
+
+    def wait(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            raise SystemError("initialization failed") from None
+
+    monkeypatch.setattr("spherepair.cli.data_commands.read_rows", wait)
+    done = call("check", example.pairs, "--data", example.rows)
+    assert done.code == 130
+    assert done.err.startswith("interrupted;")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_while_modules_load_ends_with_a_sentence(number, code, word):
+    command = [sys.executable, "-X", "importtime", "-m", "spherepair", "fit", "rows.csv", "--out", "model"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "typer" in line:  # imported by our code, with most still to come
+                break
+        process.send_signal(number)
+        rest = process.stderr.read().splitlines()
+    assert process.returncode == code
+    assert rest[-1] == f"{word}; nothing was written."
 
 
 FAILURES = [

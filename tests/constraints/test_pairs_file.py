@@ -245,9 +245,9 @@ HEAD = "left,right,link\n0,1,ml\n"
         (HEAD.encode() + b"4,5,\xff\n", r"pairs\.csv row 3 is not text in UTF-8"),
         (
             "a,b,link\n0,1,ml\n",
-            r"pairs\.csv has no column left and no column right; it has a, b, l",
+            r"pairs\.csv has no column left and no column right; it has 'a', 'b', 'l",
         ),
-        ("left/right/link\n0/1/ml\n", r"has no column left .* it has left/right/link"),
+        ("left/right/link\n0/1/ml\n", r"has no column left .* it has 'left/right/link'"),
         ("left,right,link,Left\n0,1,ml,2\n", r"pairs\.csv has the column left more than once"),
         (
             "left,right,link,weight\n0,1,ml,heavy\n",
@@ -310,7 +310,7 @@ def test_json_lines_without_a_column_are_refused(put):
         ({"left": [0, 2], "right": [1, 3], "link": [1, 7]}, r"pairs\.parquet row 2 has the link 7"),
         (
             {"left": [0, 2], "link": [1, 7]},
-            r"pairs\.parquet has no column right; it has left, link",
+            r"pairs\.parquet has no column right; it has 'left', 'link'",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from spherepair import Constraints, SpherePair, validation
 from spherepair.estimators import method_families
-from spherepair.training.rows import learn_scaling
+from spherepair.training.scaling import learn_scaling
 
 NAMES = [f"c{i}" for i in range(5)]
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

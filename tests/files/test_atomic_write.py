@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
 
-from spherepair.files import atomic_folder, atomic_write, atomic_write_bytes, atomic_write_text
+from spherepair.files import (
+    _exchange,
+    _temporary_name,
+    atomic_folder,
+    atomic_write,
+    atomic_write_bytes,
+    atomic_write_text,
+)
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -89,7 +98,7 @@ def test_content_is_on_the_disk_before_it_gets_its_name(old: Path, monkeypatch: 
     monkeypatch.setattr(os, "fsync", lambda number: (steps.append("fsync"), fsync(number)))
     monkeypatch.setattr(os, "replace", lambda *paths: (steps.append("replace"), replace(*paths)))
     atomic_write_text(old, "new")
-    assert steps == ["fsync", "replace"]
+    assert steps == ["fsync", "replace", "fsync"]  # the last one is the folder's, which holds the name
 
 
 def test_errors_name_the_target_whoever_writes(tmp_path: Path) -> None:
@@ -161,6 +170,7 @@ def test_full_disk_keeps_the_old_folder(
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", fail)
+    monkeypatch.setattr("spherepair.files._exchange", lambda *_: False)  # as where it cannot be had
     with pytest.raises(OSError, match="No space left"):
         fill_folder(tmp_path / "model", "new")
     assert names(tmp_path) == ["model"]
@@ -172,3 +182,50 @@ def test_error_inside_a_folder_names_the_folder(tmp_path: Path) -> None:
         (temporary / "missing" / "a.txt").write_text("new")
     assert caught.value.filename == str(tmp_path / "model")
     assert names(tmp_path) == []
+
+
+def test_a_folder_is_exchanged_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_folder(tmp_path / "model", "old")
+    if not _exchange(tmp_path / "model", tmp_path / "model"):
+        pytest.skip("this system cannot exchange two folders")
+    monkeypatch.setattr(os, "replace", None)  # no moment without a folder of that name
+    fill_folder(tmp_path / "model", "new")
+    assert names(tmp_path) == ["model"]
+    assert (tmp_path / "model" / "b.txt").read_text() == "new"
+
+
+def test_what_killed_writers_left_is_swept_and_what_others_write_is_not(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    mine = _temporary_name(tmp_path / "model", ".tmp").name
+    dead = mine.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    elsewhere = dead.replace(mine[7:15], "00000000")
+    for name in (mine, dead, dead.replace(".tmp", ".old"), elsewhere):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("half")
+    (tmp_path / dead.replace("model", "note")).write_text("half")
+    fill_folder(tmp_path / "model", "new")
+    atomic_write_text(tmp_path / "note", "new")
+    assert names(tmp_path) == sorted([mine, elsewhere, "model", "note"])
+
+
+def test_links_are_followed_and_pipes_are_written_to(tmp_path: Path) -> None:
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    atomic_write_text(tmp_path / "link.txt", "new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == "new"
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE, text=True) as reader:
+        atomic_write_text(tmp_path / "pipe", "through")
+        assert reader.communicate(timeout=10)[0] == "through"
+    assert (tmp_path / "pipe").is_fifo()
+    atomic_write_text("/dev/null", "away")
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_name_as_long_as_a_name_may_be_can_be_written(tmp_path: Path) -> None:
+    for name in ("x" * 255, "ä" * 127):
+        atomic_write_text(tmp_path / name, "new")
+        fill_folder(tmp_path / f"{name[:-1]}m", "new")
+    assert len(names(tmp_path)) == 4

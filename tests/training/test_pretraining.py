@@ -20,7 +20,8 @@ from spherepair.training.pretraining import (
     JointPretraining,
     StackedPretraining,
 )
-from spherepair.training.rows import StreamedRows, learn_scaling, open_rows
+from spherepair.training.rows import StreamedRows, open_rows
+from spherepair.training.scaling import learn_scaling
 from spherepair.training.session import Session
 
 CPU = Hardware(torch.device("cpu"), "float32")

@@ -10,7 +10,8 @@ from scipy import sparse
 from spherepair.errors import DeviceMemoryError
 from spherepair.training import rows as rows_module
 from spherepair.training.hardware import Hardware
-from spherepair.training.rows import ResidentRows, Scaling, StreamedRows, learn_scaling, map_rows, open_rows
+from spherepair.training.rows import ResidentRows, Scaling, StreamedRows, map_rows, open_rows
+from spherepair.training.scaling import learn_scaling
 
 CPU = Hardware(torch.device("cpu"), "float32")
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from spherepair.training import rows
-from spherepair.training.rows import learn_scaling
+from spherepair.errors import SpherePairWarning
+from spherepair.training import scaling
+from spherepair.training.scaling import learn_scaling
 
 
 def scaled(X, kind):
@@ -66,11 +67,11 @@ def test_none_leaves_values_alone():
 
 @pytest.mark.parametrize("block", [7, 2**18])
 def test_sparse_and_dense_agree(monkeypatch, block):
-    monkeypatch.setattr("spherepair.training.rows.STATISTICS_ENTRIES", block)
+    monkeypatch.setattr("spherepair.training.scaling.STATISTICS_ENTRIES", block)
     dense = sparse.random(60, 9, density=0.3, random_state=0).toarray()
     dense[dense > 0] -= 0.8  # columns whose largest magnitude is negative
     dense[:, 4], dense[:, 7] = 3.0, 0.0
-    expected, found = (rows._column_statistics(X) for X in (dense, sparse.csr_matrix(dense)))
+    expected, found = (scaling._column_statistics(X) for X in (dense, sparse.csr_matrix(dense)))
     for name in ("mean", "std", "largest"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-14)
 
@@ -78,7 +79,7 @@ def test_sparse_and_dense_agree(monkeypatch, block):
 def test_entries_stored_twice_count_as_their_sum_and_stay_as_they_were():
     columns, starts, values = np.array([2, 0, 2, 1]), np.array([0, 3, 4]), np.array([1.0, 5.0, 2.0, 4.0])
     X = sparse.csr_matrix((values, columns, starts), shape=(2, 3))
-    found, expected = rows._column_statistics(X), rows._column_statistics(X.toarray())
+    found, expected = scaling._column_statistics(X), scaling._column_statistics(X.toarray())
     np.testing.assert_allclose(found.std, expected.std)
     assert found.largest.tolist() == [5.0, 4.0, 3.0]
     assert X.indices.tolist() == [2, 0, 2, 1]
@@ -87,13 +88,13 @@ def test_entries_stored_twice_count_as_their_sum_and_stay_as_they_were():
 def test_blocks_give_the_statistics_of_the_whole(monkeypatch):
     X = np.random.default_rng(0).normal(1e6, 1.0, size=(500, 3))
     whole = learn_scaling(X, "standard")
-    monkeypatch.setattr("spherepair.training.rows.STATISTICS_ENTRIES", 30)
+    monkeypatch.setattr("spherepair.training.scaling.STATISTICS_ENTRIES", 30)
     np.testing.assert_allclose(learn_scaling(X, "standard").factor, whole.factor, rtol=1e-6)
 
 
 def test_the_number_of_threads_does_not_matter(monkeypatch):
     X = np.random.default_rng(0).normal(size=(500, 3))
-    monkeypatch.setattr("spherepair.training.rows.STATISTICS_ENTRIES", 30)
+    monkeypatch.setattr("spherepair.training.scaling.STATISTICS_ENTRIES", 30)
     found = []
     for n_threads in (1, 5):
         monkeypatch.setattr("torch.get_num_threads", lambda n_threads=n_threads: n_threads)
@@ -104,4 +105,22 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
 
 def test_the_largest_magnitude_may_be_negative():
     X = np.array([[-50.0, 1.0, 2.0], [0.0, -2.0, 1.0], [3.0, 0.0, -1.0]])
-    assert rows._column_statistics(X).largest.tolist() == [50.0, 2.0, 2.0]
+    assert scaling._column_statistics(X).largest.tolist() == [50.0, 2.0, 2.0]
+
+
+def test_a_column_that_varies_little_for_its_size_is_centered_in_float64():
+    spread = np.random.default_rng(0).normal(size=500)
+    X = np.column_stack([1e9 + spread, spread])  # a spread of a billionth of the size
+    np.testing.assert_allclose(scaled(X, "standard")[:, 0], scaled(X, "standard")[:, 1], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "step"), [(np.float64, 1e13, 1.0), (np.float32, 1.0, np.finfo(np.float32).eps)]
+)
+def test_a_column_that_is_left_out_though_it_varies_is_named(dtype, size, step):
+    X = np.zeros((500, 3), dtype)
+    X[:, 0], X[:, 1], X[:, 2] = np.arange(500), size, 7.0
+    X[250:, 1] += step
+    with pytest.warns(SpherePairWarning, match=r"1 column\(s\) of X, the first at position 1, .*left out"):
+        scaling = learn_scaling(X, "standard")
+    assert scaling.factor[1] == 0.0

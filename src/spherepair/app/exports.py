@@ -22,7 +22,7 @@ from spherepair.app.labeling import Labeling
 from spherepair.app.projects import raw_rows, read_encoder
 from spherepair.app.rows import Rows, Source, store_rows
 from spherepair.app.versions import NO_GROUP
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, takes_raw_rows
 
@@ -110,7 +110,7 @@ def predict_groups(project: Labeling, source: Source, *, escape: bool = True) ->
     wanted = [name for name in (layout.text, layout.images) if name is not None]
     missing = [name for name in wanted if name not in source.table.column_names]
     if missing:
-        raise InvalidDataError(f"the file has no column {missing[0]!r}, which the project is about.")
+        raise InvalidDataError(f"the file has no column {quoted(missing[0])}, which the project is about.")
     with tempfile.TemporaryDirectory() as folder:
         store_rows(Path(folder), source, layout)
         fresh = Rows(Path(folder), layout)
@@ -153,7 +153,7 @@ def _file(table: pa.Table, kind: str, *, escape: bool) -> bytes:
                 table = table.set_column(place, field.name, safe)
         pa_csv.write_csv(table, stream)
     else:
-        raise InvalidParameterError(f"format must be csv, parquet or jsonl, got {kind[:20]!r} instead.")
+        raise InvalidParameterError(f"format must be csv, parquet or jsonl, got {quoted(kind)} instead.")
     return stream.getvalue()
 
 

@@ -20,7 +20,7 @@ from spherepair.app.versions import LISTED, NO_GROUP, Group, Placed, Version
 from spherepair.app.versions.maps import Integers, match_groups
 from spherepair.asking.groups import Groups, shortest_proof
 from spherepair.asking.questions import Answer, Gesture, Link
-from spherepair.errors import InvalidAnswerError
+from spherepair.errors import InvalidAnswerError, quoted
 
 #: How much more a row counts that was placed when the model was fitted: a group is where these rows are.
 ANCHOR_WEIGHT = 1000.0
@@ -176,7 +176,7 @@ def plan_gesture(
     action = body.get("action")
     if action not in _ACTIONS:
         raise InvalidAnswerError(
-            f"action must be one of {', '.join(_ACTIONS)}, got {str(action)[:40]!r} instead."
+            f"action must be one of {', '.join(_ACTIONS)}, got {quoted(str(action))} instead."
         )
     wanted, sentence = _ACTIONS[action](view, body, lambda place: f"“{name_of(view.groups[place])}”")
     links = tuple(dict.fromkeys(link for link in wanted if link[0] != link[1]))

@@ -34,7 +34,7 @@ from spherepair.app.worker import ENCODER, FEATURES
 from spherepair.asking.questions import utc_now
 from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack_encoder
 from spherepair.encoders.columns import is_mixed
-from spherepair.errors import InvalidDataError, RecordError
+from spherepair.errors import InvalidDataError, RecordError, quoted
 from spherepair.files import atomic_write, atomic_write_text
 
 DETAILS, DATABASE, LOCK = "project.json", "project.db", "project.lock"
@@ -189,7 +189,8 @@ class Projects:
             lock.acquire(timeout=0)
         except Timeout as error:
             raise RecordError(
-                f"the project {details.name!r} is open in another process; use the page that it serves, or "
+                f"the project {quoted(details.name)} is open in another process; use the page that it "
+                "serves, or "
                 "close it there first."
             ) from error
         self._locks[details.id] = lock
@@ -261,13 +262,13 @@ def raw_rows(rows: Rows, is_encoded: bool, like: Rows | None = None) -> Any:
     names = _features(like or rows)
     missing = [name for name in names if name not in rows.columns]
     if missing:
-        raise InvalidDataError(f"the file has no column {missing[0]!r}, which the project is about.")
+        raise InvalidDataError(f"the file has no column {quoted(missing[0])}, which the project is about.")
     X = np.empty((len(rows), len(names)), dtype=np.float32)
     try:
         for place, name in enumerate(names):
             X[:, place] = pc.cast(rows.table[name], pa.float32())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidDataError(f"the column {name!r} holds more than numbers.") from error
+        raise InvalidDataError(f"the column {quoted(name)} holds more than numbers.") from error
     return X
 
 

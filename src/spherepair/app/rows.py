@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spherepair.errors import InvalidDataError
+from spherepair.errors import InvalidDataError, quoted
 from spherepair.files import atomic_write
 from spherepair.files.columns import CSV_SUFFIXES, JSON_LINES_SUFFIXES, PARQUET_SUFFIXES, open_columns
 
@@ -98,7 +98,9 @@ def read_source(path: Path, *, text: Sequence[str] = (), trusted: bool = True) -
     file = open_columns(path, suffixes=suffixes, fail=lambda why: InvalidDataError(f"{path.name} {why}"))
     repeated = {name for name in file.names if file.names.count(name) > 1}
     if repeated:
-        raise InvalidDataError(f"{path.name} has the column {min(repeated)!r} more than once; rename one.")
+        raise InvalidDataError(
+            f"{path.name} has the column {quoted(min(repeated))} more than once; rename one."
+        )
     # An ID such as 007 must stay what it is.
     as_text = [name for name in file.names if name in text or name.lower() in ID_NAMES]
     try:
@@ -127,7 +129,7 @@ def suggest_layout(
     for name in (text, images, id_column):
         if name is not None and name not in table.column_names:
             raise InvalidDataError(
-                f"there is no column {name!r}; there are {', '.join(table.column_names[:20])}."
+                f"there is no column {quoted(name)}; there are {', '.join(table.column_names[:20])}."
             )
     if source.pictures is not None:
         return Layout("image", id=id_column or table.column_names[0])
@@ -183,7 +185,9 @@ def _unzip(path: Path) -> tuple[list[str], list[bytes]]:
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         if isinstance(error, InvalidDataError):
             raise
-        raise InvalidDataError(f"{path.name} cannot be read as zip ({error}); pack it again.") from error
+        raise InvalidDataError(
+            f"{path.name} cannot be read as zip ({quoted(error)}); pack it again."
+        ) from error
 
 
 def _unpack(archive: zipfile.ZipFile, files: list[zipfile.ZipInfo], path: Path) -> Iterator[bytes]:
@@ -191,7 +195,7 @@ def _unpack(archive: zipfile.ZipFile, files: list[zipfile.ZipInfo], path: Path) 
         with archive.open(file) as stream:
             content = stream.read(file.file_size + 1)
         if len(content) > file.file_size:  # the sizes in a zip may lie
-            raise InvalidDataError(f"{path.name} is damaged: {file.filename[:80]!r} is larger than it says.")
+            raise InvalidDataError(f"{path.name} is damaged: {quoted(file.filename)} is larger than it says.")
         yield content
 
 
@@ -367,7 +371,7 @@ def _read_pictures(source: Source, column: str) -> list[bytes]:
             contents.append((source.folder / str(name)).read_bytes())
         except OSError as error:
             raise InvalidDataError(
-                f"row {row} (counting from 0): the picture {name!r} cannot be read ({error.strerror})."
+                f"row {row} (counting from 0): the picture {quoted(name)} cannot be read ({error.strerror})."
             ) from error
     return contents
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spherepair.asking.questions import PairQuestion, Question
 from spherepair.asking.situation import Floats, Rows, Situation, Snapshot
 from spherepair.asking.strategies import Cards, Strategy, first_pair, unfinished_item
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 
 
 class PairStrategy:
@@ -156,7 +156,7 @@ def resolve_strategy(strategy: str | Strategy) -> Strategy:
     if strategy not in STRATEGIES:
         raise InvalidParameterError(
             f"strategy must be one of {', '.join(STRATEGIES)} or an object with propose and prepare, "
-            f"got {strategy!r} instead."
+            f"got {quoted(strategy)} instead."
         )
     return STRATEGIES[strategy]()
 

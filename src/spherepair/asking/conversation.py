@@ -29,7 +29,7 @@ from spherepair.asking.questions import (
 from spherepair.asking.record import Record, close_record, open_record
 from spherepair.asking.training import links_of, stated_pairs
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidAnswerError
+from spherepair.errors import InvalidAnswerError, quoted
 
 
 class Conversation:
@@ -235,13 +235,13 @@ def question_from_dict(line: Mapping[str, Any]) -> Question | Gesture:
     if kind == Gesture.kind:
         return Gesture(_text(line.get("action", ""), "action"), _links(line.get("links")))
     raise InvalidAnswerError(
-        f"kind must be 'choice', 'pair', 'group' or 'gesture', got {str(kind)[:40]!r} instead."
+        f"kind must be 'choice', 'pair', 'group' or 'gesture', got {quoted(str(kind))} instead."
     )
 
 
 def _whole(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InvalidAnswerError(f"{name} must be a row number, got {str(value)[:40]!r} instead.")
+        raise InvalidAnswerError(f"{name} must be a row number, got {quoted(str(value))} instead.")
     return value
 
 
@@ -251,7 +251,7 @@ def _wholes(values: Any, name: str) -> Iterable[int]:
 
 def _list(values: Any, name: str) -> list[Any]:
     if not isinstance(values, list):
-        raise InvalidAnswerError(f"{name} must be a list, got {str(values)[:40]!r} instead.")
+        raise InvalidAnswerError(f"{name} must be a list, got {quoted(str(values))} instead.")
     return values
 
 
@@ -270,11 +270,11 @@ def _links(values: Any) -> tuple[Link, ...]:
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise InvalidAnswerError(f"{name} must be text, got {str(value)[:40]!r} instead.")
+        raise InvalidAnswerError(f"{name} must be text, got {quoted(str(value))} instead.")
     return value
 
 
 def _number(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidAnswerError(f"{name} must be a number, got {str(value)[:40]!r} instead.")
+        raise InvalidAnswerError(f"{name} must be a number, got {quoted(str(value))} instead.")
     return float(value)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from numbers import Real
 from typing import Any, ClassVar
 
-from spherepair.errors import InvalidAnswerError
+from spherepair.errors import InvalidAnswerError, quoted
 
 SAME, DIFFERENT, NONE, UNSURE, SKIP, DONE = "same", "different", "none", "unsure", "skip", "done"
 #: Exemplars on one choice card, and items on one group card, at most.
@@ -66,7 +66,7 @@ class ChoiceQuestion:
         if reply != NONE and reply not in self.exemplars:
             raise InvalidAnswerError(
                 f"the answer must be one of {list(self.exemplars)}, 'none', 'unsure' or 'skip', "
-                f"got {reply!r} instead."
+                f"got {quoted(reply)} instead."
             )
         same = tuple((self.item, e, True) for e in self.exemplars if e == reply)
         return same + tuple((self.item, e, False) for e in self.exemplars if e != reply)
@@ -105,7 +105,7 @@ class PairQuestion:
             return ()
         if reply not in (SAME, DIFFERENT):
             raise InvalidAnswerError(
-                f"the answer must be 'same', 'different', 'unsure' or 'skip', got {reply!r} instead."
+                f"the answer must be 'same', 'different', 'unsure' or 'skip', got {quoted(reply)} instead."
             )
         return ((self.left, self.right, reply == SAME),)
 
@@ -154,7 +154,7 @@ class GroupQuestion:
         if not isinstance(odd, tuple | list) or not set(odd) <= set(self.items[1:]):
             raise InvalidAnswerError(
                 f"the answer must list those of {list(self.items[1:])} that do not belong with "
-                f"{self.items[0]}, or be 'none', 'unsure' or 'skip', got {reply!r} instead."
+                f"{self.items[0]}, or be 'none', 'unsure' or 'skip', got {quoted(reply)} instead."
             )
         return tuple((self.items[0], item, item not in odd) for item in self.items[1:])
 
@@ -195,7 +195,7 @@ class Gesture:
     def links(self, reply: Reply) -> tuple[Link, ...]:
         """Its pairs."""
         if reply != DONE:
-            raise InvalidAnswerError(f"the answer to a gesture must be 'done', got {reply!r} instead.")
+            raise InvalidAnswerError(f"the answer to a gesture must be 'done', got {quoted(reply)} instead.")
         return self.pairs
 
 
@@ -280,7 +280,7 @@ def require_rows(question: Any, n_rows: int) -> None:
     """Refuse what is no question about rows 0 to ``n_rows - 1``, each of which may stand on a card once."""
     if not isinstance(question, Question | Gesture):
         raise InvalidAnswerError(
-            f"the question must be one that next() gave, got {str(question)[:40]!r} instead; "
+            f"the question must be one that next() gave, got {quoted(str(question))} instead; "
             "nothing was written."
         )
     rows = question.rows
@@ -310,7 +310,9 @@ def check_effort(by: Any, seconds: Any) -> tuple[str, float]:
         raise InvalidAnswerError(f"by must be a name, got {type(by).__name__} instead; nothing was written.")
     is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
     if not is_number or not 0 <= float(seconds) < math.inf:
-        raise InvalidAnswerError(f"seconds must be a number from 0 up, got {seconds!r}; nothing was written.")
+        raise InvalidAnswerError(
+            f"seconds must be a number from 0 up, got {quoted(seconds)}; nothing was written."
+        )
     return by or "", float(seconds)
 
 

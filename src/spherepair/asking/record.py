@@ -26,6 +26,7 @@ from spherepair.constraints.labels_and_answers import FORMAT, LONGEST_LINE, VERS
 from spherepair.errors import RecordError
 from spherepair.estimators import load
 from spherepair.files import atomic_write, atomic_write_text
+from spherepair.files.array_files import open_npy, read_array_file
 
 RECORD_FILE, DENSE_FILE, SPARSE_FILE, ITEMS_FILE = "answers.jsonl", "rows.npy", "rows.npz", "items.json"
 KNOWN_FILE, SETTINGS_FILE, MODEL_FOLDER = "known_pairs.csv", "interview.json", "model"
@@ -284,9 +285,10 @@ def _json(path: Path, *, default: Any) -> Any:
 
 def _rows(folder: Path) -> Any:
     if (folder / SPARSE_FILE).exists():
-        return sparse.load_npz(folder / SPARSE_FILE)
+        return read_array_file(folder / SPARSE_FILE)
     if (folder / DENSE_FILE).exists():
-        return np.load(folder / DENSE_FILE, mmap_mode="c", allow_pickle=False)
+        file = folder / DENSE_FILE
+        return open_npy(file, lambda reason: RecordError(f"{file} {reason}"), mode="c")
     raise RecordError(f"{folder} does not hold the rows; give them: Interview.open(folder, X).")
 
 

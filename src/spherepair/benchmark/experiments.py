@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from spherepair.asking import STRATEGIES
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 
 #: What a run can measure besides its scores.
 MEASURES = ("scores", "n_clusters", "clustering", "tail_angles", "snapshots", "projection")
@@ -122,7 +122,8 @@ class Experiment:
         # The id becomes a file name in the results folder and must not lead out of it.
         if not re.fullmatch("[A-Za-z0-9_-]+", self.id):
             raise InvalidParameterError(
-                f"id must consist of letters, digits, _ and -, got {self.id!r} instead; it names a file."
+                f"id must consist of letters, digits, _ and -, got {quoted(self.id)} instead; it names a "
+                "file."
             )
 
 
@@ -170,7 +171,7 @@ def read_experiment(name: str | os.PathLike[str]) -> Experiment:
     close = difflib.get_close_matches(str(name), shipped, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise InvalidParameterError(
-        f"experiment must be one of {', '.join(sorted(shipped))} or a .toml file, got {str(name)!r} "
+        f"experiment must be one of {', '.join(sorted(shipped))} or a .toml file, got {quoted(str(name))} "
         f"instead.{hint}"
     )
 
@@ -179,7 +180,9 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidParameterError(f"{path} is not UTF-8 text ({error}); save it as UTF-8.") from error
+        raise InvalidParameterError(
+            f"{path} is not UTF-8 text ({quoted(error)}); save it as UTF-8."
+        ) from error
 
 
 def _shipped() -> dict[str, str]:
@@ -240,7 +243,7 @@ def _check_values(experiment: Experiment) -> None:
         unknown = [word for word in given if word not in known]
         if unknown:
             raise InvalidParameterError(
-                f"{name} must be one of {', '.join(known)}, got {unknown[0]!r} instead."
+                f"{name} must be one of {', '.join(known)}, got {quoted(unknown[0])} instead."
             )
     _check_pairs(experiment)
     if not set(experiment.levels) <= {0, 1, 2}:
@@ -298,7 +301,9 @@ got 100 instead; for example pairs = [1000, 5000].
         raise InvalidParameterError(f"{where} must be a table, got {reprlib.repr(content)} instead.")
     unknown = sorted(set(content) - set(kinds))
     if unknown:
-        raise InvalidParameterError(f"{where} has no {unknown[0]!r}; it may have {', '.join(sorted(kinds))}.")
+        raise InvalidParameterError(
+            f"{where} has no {quoted(unknown[0])}; it may have {', '.join(sorted(kinds))}."
+        )
     for name in required:
         if name not in content:
             raise InvalidParameterError(

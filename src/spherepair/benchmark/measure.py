@@ -40,7 +40,8 @@ from spherepair.networks import Autoencoder
 from spherepair.persistence import read_tensor_file, write_tensor_file
 from spherepair.training import TrainingState
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
-from spherepair.training.rows import RowSource, learn_scaling
+from spherepair.training.rows import RowSource
+from spherepair.training.scaling import learn_scaling
 from spherepair.training.session import Session
 
 Record = dict[str, Any]

@@ -12,6 +12,7 @@ results.jsonl         all results, one per line
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -181,10 +182,11 @@ class _Worker:
             self._n_skipped += 1
             return True
         failure = self._results.failure(key)
-        # Older failures are tried again; one since our start is another process's.
-        if failure is None or failure["time"] < self._started:
+        # Older failures are tried again, and those of a clock that was wrong; one since our start is another
+        # process's.
+        if failure is None or not self._started <= _number(failure.get("time")) <= time.time():
             return False
-        self._failures.append((self._runs[key].title, failure["error"]))
+        self._failures.append((self._runs[key].title, str(failure.get("error"))))
         return True
 
     def _do(self, key: str) -> None:
@@ -243,6 +245,10 @@ def _dense(X: Any) -> Any:
     if sparse.issparse(X) and 4 * X.shape[0] * X.shape[1] <= DENSE_BYTES:
         return X.toarray().astype(np.float32, copy=False)
     return X
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 class ResultsFolder:

@@ -15,7 +15,7 @@ from typing import Any
 
 from spherepair import __version__
 from spherepair.benchmark.experiments import DatasetChoice, Experiment, MethodChoice
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 from spherepair.estimators import ESTIMATORS
 from spherepair.terms import Terms
 from spherepair.training.batches import Schedule
@@ -219,10 +219,12 @@ def answers_label(wrong_answers: float) -> str:
 def _check_known(what: str, asked: tuple[str, ...], known: list[str]) -> None:
     unknown = [name for name in asked if name not in known]
     if unknown and not known:
-        raise InvalidParameterError(f"this experiment has no {what} to choose from, got {unknown[0]!r}.")
+        raise InvalidParameterError(
+            f"this experiment has no {what} to choose from, got {quoted(unknown[0])}."
+        )
     if unknown:
         raise InvalidParameterError(
-            f"{what} must be one of {', '.join(known)} in this experiment, got {unknown[0]!r} instead."
+            f"{what} must be one of {', '.join(known)} in this experiment, got {quoted(unknown[0])} instead."
         )
 
 
@@ -311,7 +313,7 @@ def find_method(name: str) -> Callable[..., Any]:
     estimator, _, protocol = name.partition(".")
     if estimator not in ESTIMATORS:
         raise InvalidParameterError(
-            f"estimator must be one of {', '.join(sorted(ESTIMATORS))}, got {name!r} instead."
+            f"estimator must be one of {', '.join(sorted(ESTIMATORS))}, got {quoted(name)} instead."
         )
     if protocol not in ("", "paper") or (protocol and not hasattr(ESTIMATORS[estimator], protocol)):
         raise InvalidParameterError(f"{estimator} has no protocol {protocol!r}; write {estimator!r}.")
@@ -336,7 +338,7 @@ def _decode(name: str, value: Any) -> Any:
         kind = settings.pop("kind", None)
         if kind not in PRETRAINING:
             raise InvalidParameterError(
-                f"pretraining: kind must be one of {', '.join(PRETRAINING)}, got {kind!r} instead."
+                f"pretraining: kind must be one of {', '.join(PRETRAINING)}, got {quoted(kind)} instead."
             )
         make: Callable[..., Any] = PRETRAINING[kind]
         return make(**settings)

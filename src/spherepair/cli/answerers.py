@@ -32,7 +32,7 @@ from spherepair.asking.questions import (
     question_to_dict,
 )
 from spherepair.cli.question_cards import Card
-from spherepair.errors import InvalidAnswerError, InvalidParameterError
+from spherepair.errors import InvalidAnswerError, InvalidParameterError, quoted
 
 #: Bytes of a line of a program's answers; a longer one is no answer.
 LONGEST_LINE = 1_000_000
@@ -175,7 +175,8 @@ class Program:
         except InvalidAnswerError as error:
             shown = answer.decode(errors="replace").strip()[:_SHOWN]
             raise InvalidAnswerError(
-                f"line {self._n_lines} of the answerer, {shown!r}, does not answer question {number}: {error}"
+                f"line {self._n_lines} of the answerer, {quoted(shown)}, does not answer question "
+                f"{number}: {error}"
             ) from error
 
     def close(self) -> None:
@@ -229,10 +230,12 @@ def split_command(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise InvalidParameterError(f"--answerer {command!r} cannot be read: {error}.") from error
+        raise InvalidParameterError(f"--answerer {quoted(command)} cannot be read: {error}.") from error
     if not words or shutil.which(words[0]) is None:
         name = words[0] if words else ""
-        raise InvalidParameterError(f"--answerer: there is no program {name!r}; give its path or install it.")
+        raise InvalidParameterError(
+            f"--answerer: there is no program {quoted(name)}; give its path or install it."
+        )
     return words
 
 

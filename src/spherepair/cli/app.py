@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shlex
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,8 +18,10 @@ import typer
 from safetensors import SafetensorError
 
 from spherepair import __version__
+from spherepair.cli import ending_code, ending_word, was_ended
 from spherepair.cli.terminal import (
     BAD_INPUT,
+    BUG,
     CONTRADICTORY,
     DONE,
     INTERRUPTED,
@@ -24,10 +30,12 @@ from spherepair.cli.terminal import (
     in_options,
     write_json,
 )
-from spherepair.errors import ConflictError, SpherePairError
+from spherepair.errors import ConflictError, SpherePairError, quoted
 
 #: Contradictions listed in the JSON of an error; all are counted.
 SHOWN_CONFLICTS = 20
+#: Most characters of an error on the terminal.
+LONGEST_LINE = 2_000
 
 
 @dataclass(frozen=True)
@@ -100,21 +108,51 @@ COMMANDS = {
 }
 
 
-def run(argv: list[str]) -> int:
-    """Run a command; an error that the user can fix becomes one sentence on stderr and an exit code."""
+def prepare(argv: list[str]) -> Callable[[], int]:
+    """Load what a command needs; returns a function that runs it and gives its exit code."""
     _replace_unprintable()
     try:
         app = build_app(argv[0] if argv and argv[0] in COMMANDS else None)
-        typer.main.get_command(app)(args=argv, prog_name="spherepair")
+        return partial(run, typer.main.get_command(app), argv)
+    except Exception as error:
+        return partial(_fail, error, argv)
+
+
+def run(command: Any, argv: list[str]) -> int:
+    """Run a command; whatever goes wrong becomes one sentence on stderr and an exit code."""
+    try:
+        command(args=argv, prog_name="spherepair")
     except SystemExit as end:
         return _exit_code(end, as_json="--json" in argv)
     except Exception as error:
-        failure = explain(error)
-        if failure is None:
-            raise
-        _print(failure, as_json="--json" in argv)
-        return failure.code
+        return _fail(error, argv)
     return DONE
+
+
+def _fail(error: Exception, argv: list[str]) -> int:
+    failure = explain(error) or (_ended() if was_ended() else _bug(error, argv))
+    _print(failure, as_json="--json" in argv)
+    return failure.code
+
+
+def _ended() -> Failure:
+    return Failure(ending_code(), "Interrupted", f"{ending_word()}; what was not finished was not written.")
+
+
+def _bug(error: Exception, argv: list[str]) -> Failure:
+    """A mistake of ours: its details go into a file, for a report, not onto the terminal."""
+    details = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="spherepair-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(f"spherepair {__version__}, Python {sys.version}\n{shlex.join(argv)}\n\n{details}")
+        place = f"details in {file.name}"
+    except OSError:
+        place = f"details could not be written; it is {quoted(error)}"
+    return Failure(
+        BUG, type(error).__name__, f"error: this is a bug of spherepair ({type(error).__name__}); {place}."
+    )
 
 
 def build_app(called: str | None) -> typer.Typer:
@@ -122,8 +160,8 @@ def build_app(called: str | None) -> typer.Typer:
     app = typer.Typer(
         name="spherepair",
         help="Cluster rows from must-link and cannot-link pairs, even if the number of clusters is unknown.",
-        epilog="Exit codes: 0 done, 2 bad input, 3 contradictory pairs, 130 interrupted. With --json a "
-        'command prints one JSON object, for errors {"error": {"type", "message", "exit_code"}}. '
+        epilog="Exit codes: 0 done, 2 bad input, 3 contradictory pairs, 70 a bug, 130 interrupted. With "
+        '--json a command prints one JSON object, for errors {"error": {"type", "message", "exit_code"}}. '
         "Try it: spherepair demo",
         no_args_is_help=True,
         add_completion=False,
@@ -166,7 +204,7 @@ def _exit_code(end: SystemExit, *, as_json: bool) -> int:
     """The exit code of a command ended by typer, which has printed usage errors to stderr."""
     code = end.code if isinstance(end.code, int) else int(end.code is not None)
     if isinstance(end.__context__, typer.Abort):
-        return INTERRUPTED
+        return ending_code()
     if code == BAD_INPUT and as_json:
         usage: Any = end.__context__
         message = usage.format_message() if hasattr(usage, "format_message") else "wrong usage"
@@ -211,9 +249,10 @@ def explain(error: Exception) -> Failure | None:
     >>> explain(ZeroDivisionError()) is None
     True
     """
-    for kinds, code, describe in _FAILURES:
+    for kinds, usual, describe in _FAILURES:
         if isinstance(error, kinds):
-            return Failure(code, type(error).__name__, describe(error), _details(error))
+            code = ending_code() if usual == INTERRUPTED else usual
+            return Failure(code, type(error).__name__, _shortened(describe(error)), _details(error))
     return None
 
 
@@ -224,6 +263,12 @@ def _details(error: Exception) -> dict[str, Any]:
 
 def _plain(error: Exception) -> str:
     return in_options(str(error))
+
+
+def _shortened(line: str) -> str:
+    """The line as a terminal can show it: printable, and not longer than a person reads."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in line[:LONGEST_LINE])
+    return shown if len(line) <= LONGEST_LINE else f"{shown[:-1]}… ({len(line):,} characters)"
 
 
 def _sentence(error: Exception) -> str:

@@ -31,7 +31,8 @@ from spherepair.errors import InvalidParameterError
 from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.files.data_tables import ARRAY_SUFFIXES, read_rows
+from spherepair.files.array_files import ARRAY_SUFFIXES
+from spherepair.files.data_tables import read_rows
 from spherepair.plots import plot_cluster_number, save_figure
 from spherepair.plots.model_curves import ANGLE_METHODS
 from spherepair.plots.style import check_picture_name

@@ -28,7 +28,7 @@ from spherepair.cli.raw_rows import ColumnChoice, encode, read_raw, read_rows_fo
 from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.constraints import Constraints
 from spherepair.encoders import TableEncoder
-from spherepair.errors import ConflictError, InvalidConstraintsError, InvalidDataError
+from spherepair.errors import ConflictError, InvalidConstraintsError, InvalidDataError, quoted
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, detach_encoder, training_table
 from spherepair.estimators.spherepair import SpherePair
@@ -332,7 +332,7 @@ def _warn_about_unused_columns(data: Path, table: Table, terminal: Terminal) -> 
     unused = [] if table.names is None else sorted(set(column_names(data)) - set(table.names))
     if unused:
         terminal.warn(
-            f"pairs are read as row positions; if they refer to the column {unused[0]!r}, give "
+            f"pairs are read as row positions; if they refer to the column {quoted(unused[0])}, give "
             f"--id {unused[0]}."
         )
 

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
+from spherepair.files import try_to_create
 
 DATA_KINDS = ".csv, .parquet, .xlsx, .npy, .npz, .svmlight or a folder of pictures"
 PAIR_KINDS = ".csv, .parquet or .jsonl with left, right, link and optionally weight"
@@ -244,7 +245,7 @@ def count_or_auto(text: str, option: str) -> int | str:
     if text.strip().isdecimal() and int(text) >= 1:
         return int(text)
     raise typer.BadParameter(
-        f"must be a whole number of at least 1 or 'auto', got {text!r} instead.", param_hint=option
+        f"must be a whole number of at least 1 or 'auto', got {quoted(text)} instead.", param_hint=option
     )
 
 
@@ -262,7 +263,7 @@ def share_or_auto(text: str | None, option: str = "--wrong-answers") -> float | 
         if 0 < float(text) < 1:
             return float(text)
     raise typer.BadParameter(
-        f"must be 'auto' or a share such as 0.1, got {text!r} instead.", param_hint=option
+        f"must be 'auto' or a share such as 0.1, got {quoted(text)} instead.", param_hint=option
     )
 
 
@@ -283,7 +284,7 @@ def layer_sizes(text: str, option: str = "--hidden-dims") -> str | tuple[int, ..
     if all(size.isdecimal() and int(size) >= 1 for size in sizes):
         return tuple(int(size) for size in sizes)
     raise typer.BadParameter(
-        f"must be one of {', '.join(names)} or sizes such as 500,500,2000, got {text!r} instead.",
+        f"must be one of {', '.join(names)} or sizes such as 500,500,2000, got {quoted(text)} instead.",
         param_hint=option,
     )
 
@@ -303,6 +304,7 @@ def check_output(path: Path, inputs: Iterable[Path | None] = ()) -> None:
         raise InvalidParameterError(f"{path} cannot be written: the folder {path.parent} does not exist.")
     if not os.access(path.parent, os.W_OK):
         raise InvalidParameterError(f"{path} cannot be written: no permission to write to {path.parent}.")
+    _try(path)
     for given in inputs:
         if given is not None and path.exists() and given.exists() and os.path.samefile(path, given):
             raise InvalidParameterError(f"{path} is also an input; choose another name for the output.")
@@ -314,6 +316,7 @@ def check_model_folder(folder: Path) -> None:
 
     refuse_foreign_folder(folder)
     _refuse_locked(folder)
+    _try(folder, folder=True)
 
 
 def check_checkpoint_folder(folder: Path, model: Path) -> None:
@@ -323,6 +326,7 @@ def check_checkpoint_folder(folder: Path, model: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InvalidParameterError(f"--checkpoint {folder} is a file; give the name of a folder.")
     _refuse_locked(folder)
+    _try(folder, folder=True)
 
 
 def refuse_within(path: Path, folder: Path, *, option: str) -> None:
@@ -339,3 +343,11 @@ def _refuse_locked(folder: Path) -> None:
         raise InvalidParameterError(f"{folder} cannot be written: {nearest} is a file, not a folder.")
     if not os.access(nearest, os.W_OK):
         raise InvalidParameterError(f"{folder} cannot be written: no permission to write to {nearest}.")
+
+
+def _try(path: Path, *, folder: bool = False) -> None:
+    """Refuse what cannot be made, whatever the reason, before any work is done for it."""
+    try:
+        try_to_create(path, folder=folder)
+    except OSError as error:
+        raise InvalidParameterError(f"{path} cannot be written: {error.strerror}.") from error

@@ -15,7 +15,7 @@ from spherepair.cli.terminal import Terminal, column_options
 from spherepair.encoders import TableEncoder, pack_encoder
 from spherepair.encoders.columns import is_mixed
 from spherepair.encoders.table import parse_kinds
-from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError
+from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, quoted
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.files.data_tables import (
     FILE_COLUMN,
@@ -188,7 +188,8 @@ def find_pictures(table: Table, data: Path, names: Sequence[str]) -> Table:
         files = [None if value in (None, "") else str(data.parent / value) for value in X[name].to_pylist()]
         if not any(file is not None and Path(file).is_file() for file in files[:1000]):
             raise InvalidDataError(
-                f"{data}: none of the pictures in column {name!r} is there, such as {files[0]}; names are "
+                f"{data}: none of the pictures in column {quoted(name)} is there, such as {files[0]}; "
+                "names are "
                 "taken from the folder of the data."
             )
         X = X.set_column(X.column_names.index(name), name, pa.array(files, pa.string()))

@@ -24,10 +24,12 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from spherepair.cli import ending_word
+
 if TYPE_CHECKING:
     from spherepair.training import TrainingState
 
-DONE, BAD_INPUT, CONTRADICTORY, INTERRUPTED = 0, 2, 3, 130
+DONE, BAD_INPUT, CONTRADICTORY, BUG, INTERRUPTED = 0, 2, 3, 70, 130
 #: Seconds between two lines of progress in a log.
 LINE_SECONDS = 10.0
 #: Seconds before a progress bar appears.
@@ -188,7 +190,8 @@ def command_terminal(
             yield terminal
         except KeyboardInterrupt as error:
             done = f"interrupted; {' and '.join(terminal.written)} had already been written."
-            raise InterruptedCommand(done if terminal.written else interrupted) from error
+            said = done if terminal.written else interrupted
+            raise InterruptedCommand(said.replace("interrupted", ending_word(), 1)) from error
 
 
 def in_options(sentence: str) -> str:

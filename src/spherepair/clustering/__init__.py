@@ -35,7 +35,7 @@ from spherepair.clustering.number_evidence import (
     prepare_problem,
     silhouette_evidence,
 )
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 
 Method = Literal["tail-angle", "silhouette", "lifetime", "consensus"]
 Floats = NDArray[np.float64]
@@ -199,7 +199,7 @@ def infer_n_clusters(
     4 clusters (confidence 1.00)
     """
     if method not in _EVIDENCE:
-        raise InvalidParameterError(f"method must be one of {[*_EVIDENCE]}, got {method!r} instead.")
+        raise InvalidParameterError(f"method must be one of {[*_EVIDENCE]}, got {quoted(method)} instead.")
     problem = prepare_problem(
         embedding,
         constraints,

@@ -23,7 +23,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 from torch import Tensor
 
-from spherepair.errors import InvalidParameterError, MissingDependencyError
+from spherepair.errors import InvalidParameterError, MissingDependencyError, quoted
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -144,7 +144,7 @@ def resolve_assigner(
     if hasattr(clustering, "fit_predict") and hasattr(clustering, "get_params"):
         return SklearnAssigner(clustering, spherical)
     raise InvalidParameterError(
-        f"clustering must be 'kmeans', 'ward' or a scikit-learn clusterer, got {clustering!r} instead."
+        f"clustering must be 'kmeans', 'ward' or a scikit-learn clusterer, got {quoted(clustering)} instead."
     )
 
 

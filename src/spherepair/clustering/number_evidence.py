@@ -27,7 +27,7 @@ from spherepair.clustering.partitions import lifetime_curve, sample_rows, silhou
 from spherepair.clustering.tail_angles import TailAngles, plateau_features, tail_angles
 from spherepair.constraints.graph import ProvedGroups, find_proved_groups
 from spherepair.constraints.pair_arrays import PairArrays, new_pairs
-from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError, quoted
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -355,14 +355,14 @@ def _check_settings(
 ) -> None:
     if not 0 < tail_ratio <= 1 / max(TAIL_RATIO_FACTORS):
         raise InvalidParameterError(
-            f"tail_ratio must be in (0, {1 / max(TAIL_RATIO_FACTORS)}], got {tail_ratio!r} instead."
+            f"tail_ratio must be in (0, {1 / max(TAIL_RATIO_FACTORS)}], got {quoted(tail_ratio)} instead."
         )
     if n_resamples < 0:
-        raise InvalidParameterError(f"n_resamples must be 0 or more, got {n_resamples!r} instead.")
+        raise InvalidParameterError(f"n_resamples must be 0 or more, got {quoted(n_resamples)} instead.")
     if max_clusters is not None and max_clusters < 2:
-        raise InvalidParameterError(f"max_clusters must be 2 or more, got {max_clusters!r} instead.")
+        raise InvalidParameterError(f"max_clusters must be 2 or more, got {quoted(max_clusters)} instead.")
     if n_rows is not None and n_rows <= (max_clusters or 2):
-        raise InvalidParameterError(f"n_rows must be above max_clusters, got {n_rows!r} instead.")
+        raise InvalidParameterError(f"n_rows must be above max_clusters, got {quoted(n_rows)} instead.")
 
 
 def _check_ends(ends: Integers, n_rows: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spherepair.constraints.pair_arrays import BoolArray, IndexArray, Locate, invalid, refuse
+from spherepair.errors import quoted
 
 
 def locate_position(index: int) -> str:
@@ -45,7 +46,7 @@ def as_links(values: Any, n_pairs: int) -> BoolArray:
     refuse(
         bad,
         lambda k: (
-            f"is_must_link[{k}] is {array[k]!r}; it must be True or 1 for a must-link, False or 0 for "
+            f"is_must_link[{k}] is {quoted(array[k])}; it must be True or 1 for a must-link, False or 0 for "
             "a cannot-link."
         ),
     )
@@ -73,7 +74,7 @@ def as_row_numbers(values: Any, locate: Locate) -> IndexArray:
     refuse(
         ~_is_whole(array),
         lambda k: (
-            f"{locate(k)} holds {array.astype(object)[k]!r}; row numbers must be whole numbers counted "
+            f"{locate(k)} holds {quoted(array.astype(object)[k])}; row numbers must be whole numbers counted "
             "from 0."
         ),
     )

@@ -13,8 +13,10 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from spherepair.constraints.graph import PairGraph, build_graph, is_contradictory
 from spherepair.constraints.pair_arrays import IndexArray, PairArrays
-from spherepair.errors import ConflictError
+from spherepair.errors import LONGEST_QUOTE, ConflictError
 
+#: Rows of a chain that a sentence names.
+SHOWN_IN_CHAIN = 12
 #: Work spent on one report: rows that searches for chains may visit. It bounds how many contradictions are
 #: tallied and how many answers are taken back one by one; what is contradictory then loses its cannot-links.
 MOST_VISITED = 20_000_000
@@ -55,9 +57,9 @@ class Conflict:
 
     def explain(self, ids: Sequence[Any] | None = None) -> str:
         """One sentence, with `ids` (the id of each row) in place of row numbers if given."""
-        names = [str(row if ids is None else ids[row]) for row in self.chain]
+        names = _shortened([str(row if ids is None else ids[row])[:LONGEST_QUOTE] for row in self.chain])
         place = f" at row {self.source_row} of the pairs" if self.source_row >= 0 else ""
-        known = [str(row) for row in self.chain_rows if row >= 0]
+        known = _shortened([str(row) for row in self.chain_rows if row >= 0])
         rows = f" ({'row' if len(known) == 1 else 'rows'} {', '.join(known)})" if known else ""
         links = "must-link" if len(self.chain_rows) == 1 else "must-links"
         said = f"cannot-link ({names[0]}, {names[-1]}){place} contradicts {links} {' - '.join(names)}{rows}"
@@ -69,6 +71,15 @@ class Conflict:
         rows = ", ".join(str(row if ids is None else ids[row]) for row in self.suspect)
         link = "cannot-link" if self.suspect == (self.left, self.right) else "must-link"
         return f"; most likely wrong: {link} ({rows})"
+
+
+def _shortened(names: list[str]) -> list[str]:
+    """The names, or the first and last of many."""
+    n_left_out = len(names) - SHOWN_IN_CHAIN
+    if n_left_out <= 1:
+        return names
+    half = SHOWN_IN_CHAIN // 2
+    return [*names[:half], f"… {n_left_out} more …", *names[-half:]]
 
 
 class ConflictReport(Sequence[Conflict]):

@@ -8,7 +8,6 @@ ignored.
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
@@ -30,9 +29,10 @@ from spherepair.constraints.pair_arrays import (
 )
 from spherepair.constraints.pairs_file import RowIds, column_names, file_warning, find_rows, read_used, texts
 from spherepair.constraints.sampling import group_pairs
-from spherepair.errors import InvalidConstraintsError
+from spherepair.errors import InvalidConstraintsError, quoted
 from spherepair.files.columns import ColumnFile
 from spherepair.files.text_lines import open_binary
+from spherepair.files.untrusted import refuse_gzip_bomb
 
 #: Labels that mean an unknown one, besides a blank.
 UNKNOWN_LABELS = ("", "-1", "-1.0")
@@ -99,8 +99,8 @@ def _refuse_two_labels(rows: IndexArray, labels: TextArray, locate: Locate) -> N
     refuse(
         labels != labels[earlier],
         lambda k: (
-            f"{locate(k)} gives row {rows[k]} the label {labels[k]!r}, but {locate(earlier[k])} gives "
-            f"it {labels[earlier[k]]!r}; a row has one label."
+            f"{locate(k)} gives row {rows[k]} the label {quoted(labels[k])}, but {locate(earlier[k])} gives "
+            f"it {quoted(labels[earlier[k]])}; a row has one label."
         ),
     )
 
@@ -129,7 +129,7 @@ def is_record(path: Path) -> bool:
     try:
         with open_binary(path) as stream:
             first = json.loads(stream.readline(LONGEST_LINE))
-    except (OSError, EOFError, ValueError, RecursionError):
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error):
         return False  # no record; what else is wrong with it, the reader of pairs says
     return isinstance(first, dict) and first.get("format") == FORMAT
 
@@ -165,22 +165,16 @@ def read_record(kind: type[Pairs], path: Path, *, n_rows: int | None) -> Pairs:
 
 def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and content of each whole line after the first."""
+    refuse_gzip_bomb(path, lambda reason: invalid(f"{path} {reason}"))
     with open_binary(path) as stream:
-        for line, text in enumerate(_lines(stream, path), start=1):
+        for line, text in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), start=1):
             if not text.endswith(b"\n") and len(text) < LONGEST_LINE and not is_json(text):
                 return  # half-written
             event = _parse(text, path, line)
             if line > 1:
                 yield line, event
             elif event.get("version") != VERSION:
-                raise _damage(path, line, f"its version is {event.get('version')!r}, not {VERSION}")
-
-
-def _lines(stream: Any, path: Path) -> Iterator[bytes]:
-    try:
-        yield from iter(lambda: stream.readline(LONGEST_LINE), b"")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise invalid(f"{path} cannot be unpacked ({error}); copy the file again.") from error
+                raise _damage(path, line, f"its version is {quoted(event.get('version'))}, not {VERSION}")
 
 
 def is_json(text: bytes) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from spherepair.errors import InvalidConstraintsError, InvalidParameterError
+from spherepair.errors import InvalidConstraintsError, InvalidParameterError, quoted
 
 IndexArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -289,7 +289,9 @@ def check_range(left: IndexArray, right: IndexArray, *, locate: Locate, n_rows: 
 def as_count(value: Any, name: str) -> int:
     """A whole number, zero or more."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-        raise InvalidParameterError(f"{name} must be a whole number, zero or more; got {value!r} instead.")
+        raise InvalidParameterError(
+            f"{name} must be a whole number, zero or more; got {quoted(value)} instead."
+        )
     return int(value)
 
 
@@ -351,7 +353,8 @@ def _refuse_other_times(times: TextArray, locate: Locate) -> None:
     refuse(
         np.array([text in wrong for text in times.tolist()], bool),
         lambda k: (
-            f"{locate(k)} has time {times[k]!r}; a time must be written as in 2026-03-31T09:30:00+00:00 "
+            f"{locate(k)} has time {quoted(times[k])}; a time must be written as in "
+            "2026-03-31T09:30:00+00:00 "
             "(ISO 8601) or left blank. Rename a column that holds something else."
         ),
     )

@@ -34,7 +34,7 @@ from spherepair.constraints.pair_arrays import (
     locate_in,
     refuse,
 )
-from spherepair.errors import ConstraintWarning
+from spherepair.errors import ConstraintWarning, listed, quoted
 from spherepair.files.columns import (
     CSV_SUFFIXES,
     JSON_LINES_SUFFIXES,
@@ -57,7 +57,6 @@ NO_ANSWER_WORDS = ("", "unsure", "skip")
 # 18 digits always fit into 64 bits; no row number has more.
 _WHOLE_NUMBER = r"^[+-]?[0-9]{1,18}(\.0*)?$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
-_SHOWN_NAMES = 8
 _NEEDED = ("left", "right", "link")
 _USED = {
     **{name: (name,) for name in (*_NEEDED, "weight", "time", "value")},
@@ -111,7 +110,7 @@ def _links(column: Any, locate: Locate) -> BoolArray:
     refuse(
         ~is_known[codes],
         lambda k: (
-            f"{locate(k)} has the link {column[k].as_py()!r}; it must be must-link (or must, ml, same, "
+            f"{locate(k)} has the link {quoted(column[k].as_py())}; it must be must-link (or must, ml, same, "
             "1, true) or cannot-link (or cannot, cl, different, 0, -1, false). How sure an answer is goes "
             "into a column value, from 0 to 1."
         ),
@@ -166,7 +165,7 @@ def _require_columns(file: ColumnFile) -> None:
     missing = [name for name in _NEEDED if name not in names]
     if missing:
         raise invalid(
-            f"{file.path.name} has no column {' and no column '.join(missing)}; it has {', '.join(names)}. "
+            f"{file.path.name} has no column {' and no column '.join(missing)}; it has {listed(names)}. "
             "The columns must be left, right, link and perhaps weight, by, time and value; or row and label."
         )
 
@@ -233,9 +232,7 @@ def _repeated(file: str, names: list[str]) -> str:
 
 
 def _warn_unused(file: ColumnFile, unused: Sequence[str]) -> None:
-    shown = ", ".join(repr(name) for name in unused[:_SHOWN_NAMES])
-    if len(unused) > _SHOWN_NAMES:
-        shown += f" and {len(unused) - _SHOWN_NAMES} more"
+    shown = listed(unused)
     verb = f"column {shown} is" if len(unused) == 1 else f"columns {shown} are"
     file_warning(f"{file.path.name}: {verb} not used.")
 
@@ -267,7 +264,7 @@ class RowIds:
         refuse(
             np.asarray(found.is_null()),
             lambda k: (
-                f"{locate(k)} holds the id {column[k].as_py()!r}, which no row has; "
+                f"{locate(k)} holds the id {quoted(column[k].as_py())}, which no row has; "
                 f"{found.null_count} of {len(column)} ids in this column are unknown."
             ),
         )
@@ -281,7 +278,7 @@ class RowIds:
         if len(repeated):
             first = repeated[0].as_py()
             raise invalid(
-                f"the id {first['values']!r} stands for {first['counts']} rows; ids must be unique, "
+                f"the id {quoted(first['values'])} stands for {first['counts']} rows; ids must be unique, "
                 f"and {len(repeated)} of them are not."
             )
 
@@ -304,7 +301,7 @@ def _whole_numbers(column: Any, locate: Locate) -> Any:
     refuse(
         np.asarray(pc.invert(pc.match_substring_regex(text, _WHOLE_NUMBER))),
         lambda k: (
-            f"{locate(k)} holds {column[k].as_py()!r}; row numbers must be whole numbers counted from "
+            f"{locate(k)} holds {quoted(column[k].as_py())}; row numbers must be whole numbers counted from "
             "0. Give ids= if the file names rows by an id."
         ),
     )
@@ -323,7 +320,7 @@ def numbers(column: Any, blank: ValueArray, *, name: str, locate: Locate) -> Val
         given = column
         refuse(
             np.asarray(pc.invert(pc.fill_null(pc.match_substring_regex(text, _NUMBER), True))),
-            lambda k: f"{locate(k)} has {name} {given[k].as_py()!r}; a {name} must be a number.",
+            lambda k: f"{locate(k)} has {name} {quoted(given[k].as_py())}; a {name} must be a number.",
         )
         column = pc.replace_substring_regex(text, pattern=r"^\+", replacement="")
     found = np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False))

@@ -20,7 +20,7 @@ from spherepair.constraints.pair_arrays import (
     new_pairs,
     without_duplicates,
 )
-from spherepair.errors import ConstraintWarning, InvalidConstraintsError, InvalidParameterError
+from spherepair.errors import ConstraintWarning, InvalidConstraintsError, InvalidParameterError, quoted
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
@@ -97,7 +97,8 @@ def _class_of(labels: EncodedLabels, cluster: Any) -> int:
     found = np.flatnonzero(labels.classes == cluster)
     if len(found) != 1:
         raise InvalidParameterError(
-            f"cluster must be one of the labels {labels.classes[:20].tolist()}; got {cluster!r} instead."
+            f"cluster must be one of the labels {labels.classes[:20].tolist()}; got {quoted(cluster)} "
+            "instead."
         )
     return int(found[0])
 
@@ -257,7 +258,7 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     except (TypeError, ValueError) as error:
         raise InvalidParameterError(
             "random_state must be None, a seed of zero or more, or a NumPy generator; "
-            f"got {random_state!r} instead."
+            f"got {quoted(random_state)} instead."
         ) from error
 
 

@@ -34,7 +34,7 @@ from spherepair.datasets.catalog import (
 )
 from spherepair.datasets.dataset_files import RawData, Rows, read_dataset_file, write_npz
 from spherepair.datasets.preprocessing import Preprocessing, check_raw, keep_classes, prepare
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 
 __all__ = ["Dataset", "DatasetInfo", "list_datasets", "load_dataset"]
 
@@ -131,7 +131,9 @@ def load_dataset(
     """
     spec = find_spec(name)
     if preprocessing not in ("paper", "raw"):
-        raise InvalidParameterError(f"preprocessing must be 'paper' or 'raw', got {preprocessing!r} instead.")
+        raise InvalidParameterError(
+            f"preprocessing must be 'paper' or 'raw', got {quoted(preprocessing)} instead."
+        )
     raw, source = _read_or_download(spec, data_home=data_home, download=download)
     raw = check_raw(raw, source=source)
     if classes is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from spherepair.datasets.dataset_files import find_idx_files
-from spherepair.errors import DatasetNotFoundError, InvalidParameterError
+from spherepair.errors import DatasetNotFoundError, InvalidParameterError, quoted
 from spherepair.files import DATA_VARIABLE, data_folders
 
 # Debian's package dataset-fashion-mnist installs into a folder of this one.
@@ -77,7 +77,7 @@ def find_spec(name: str) -> DatasetSpec:
     close = difflib.get_close_matches(wanted, found, n=1)
     hint = f" Did you mean {found[close[0]].name!r}?" if close else ""
     names = ", ".join(spec.name for spec in CATALOG)
-    raise InvalidParameterError(f"name must be one of {names}, got {name!r} instead.{hint}")
+    raise InvalidParameterError(f"name must be one of {names}, got {quoted(name)} instead.{hint}")
 
 
 def _key(name: str) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
-import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spherepair.errors import InvalidDataError, MissingDependencyError
+from spherepair.errors import InvalidDataError, MissingDependencyError, quoted
 from spherepair.files import atomic_write, atomic_write_text
 
 Rows: TypeAlias = Any
@@ -129,16 +128,16 @@ def _load_arrays(path: Path) -> dict[str, NDArray[Any]]:
             if isinstance(archive, np.ndarray):
                 raise ValueError("a single array")
             return {name: archive[name] for name in archive.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # a damaged archive makes NumPy raise almost anything
         raise InvalidDataError(
-            f"{path}: not a whole .npz file of plain arrays ({error}); delete it and get it again."
+            f"{path}: not a whole .npz file of plain arrays ({quoted(error)}); delete it and get it again."
         ) from error
 
 
 def _array(arrays: Arrays, name: str, path: Path) -> NDArray[Any]:
     if name not in arrays:
         raise InvalidDataError(
-            f"{path}: has no array {name!r}, only {', '.join(sorted(arrays)) or 'none at all'}; "
+            f"{path}: has no array {quoted(name)}, only {', '.join(sorted(arrays)) or 'none at all'}; "
             "needed are X_train, y_train, X_test, y_test, or X and y."
         )
     return arrays[name]
@@ -152,7 +151,7 @@ def _table(arrays: Arrays, name: str, path: Path) -> Rows:
         matrix = sparse.csr_matrix((data, indices, indptr), shape=tuple(shape.tolist()))
         matrix.check_format(full_check=True)
     except (ValueError, TypeError) as error:
-        raise InvalidDataError(f"{path}: {name} is not a CSR matrix ({error}).") from error
+        raise InvalidDataError(f"{path}: {name} is not a CSR matrix ({quoted(error)}).") from error
     return matrix
 
 
@@ -257,7 +256,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidDataError(f"{path}: cannot be read ({error}); get it again.") from error
+        raise InvalidDataError(f"{path}: cannot be read ({quoted(error)}); get it again.") from error
 
 
 def read_documents(path: Path) -> RawData:
@@ -289,7 +288,7 @@ def _read_document_columns(path: Path) -> dict[str, list[Any]]:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise InvalidDataError(
-            f"{path}: not a whole Parquet file ({error}); delete it and get it again."
+            f"{path}: not a whole Parquet file ({quoted(error)}); delete it and get it again."
         ) from error
     missing = [name for name in _DOCUMENT_COLUMNS if name not in table.column_names]
     if missing:
@@ -304,7 +303,7 @@ def _check_no_gaps(table: Any, *, path: Path) -> None:
     for name in _DOCUMENT_COLUMNS:
         if table[name].null_count:
             raise InvalidDataError(
-                f"{path}: column {name!r} is empty in {table[name].null_count} rows; remove them."
+                f"{path}: column {quoted(name)} is empty in {table[name].null_count} rows; remove them."
             )
 
 

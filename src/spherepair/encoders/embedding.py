@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.errors import InvalidParameterError, MissingDependencyError, ModelFileError
+from spherepair.errors import InvalidParameterError, MissingDependencyError, ModelFileError, quoted
 from spherepair.files import atomic_write, data_folders
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def resolve_follow(progress: Any) -> Follow | None:
         progress = sys.stderr.isatty()
     if not isinstance(progress, bool):
         raise InvalidParameterError(
-            f"progress must be 'auto', True, False or a callable, got {progress!r} instead."
+            f"progress must be 'auto', True, False or a callable, got {quoted(progress)} instead."
         )
     return _Line() if progress else None
 

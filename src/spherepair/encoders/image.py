@@ -29,7 +29,7 @@ from spherepair.encoders.embedding import (
     require,
     require_same,
 )
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.files.data_tables import picture_files
 
 #: Longest side of plain pixels.
@@ -101,7 +101,7 @@ class ImageEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         if self.on_unreadable not in ("raise", "empty"):
             raise InvalidParameterError(
-                f"on_unreadable must be 'raise' or 'empty', got {self.on_unreadable!r} instead."
+                f"on_unreadable must be 'raise' or 'empty', got {quoted(self.on_unreadable)} instead."
             )
         pictures = as_pictures(X)
         self.identity_: dict[str, str] | None = None
@@ -307,7 +307,7 @@ def load_image_model(name: str) -> Embedder:
     known = [package for package in ("torchvision", "timm") if is_installed(package)]
     where = f"of {' or '.join(known)}" if known else "; install torchvision or timm for more of them"
     raise InvalidParameterError(
-        f"model={name!r} is neither 'auto', 'pixels' or 'efficientnet-lite0', nor a model {where}."
+        f"model={quoted(name)} is neither 'auto', 'pixels' or 'efficientnet-lite0', nor a model {where}."
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from spherepair.errors import MissingDependencyError, ModelFileError, SpherePairWarning
+from spherepair.errors import MissingDependencyError, ModelFileError, SpherePairWarning, quoted
 
 #: The classes that may be saved, and their modules.
 CLASSES = {
@@ -150,7 +150,9 @@ def _unpack_dtype(name: str, _: Any = None) -> Any:
 def _unpack_object(value: dict[str, Any], arrays: dict[str, Any]) -> Any:
     name = value["class"]
     if name not in CLASSES:
-        raise ModelFileError(f"the encoder holds a {name!r}, which this version of spherepair does not know.")
+        raise ModelFileError(
+            f"the encoder holds a {quoted(name)}, which this version of spherepair does not know."
+        )
     try:
         kind = getattr(import_module(CLASSES[name]), name)
     except ImportError as error:

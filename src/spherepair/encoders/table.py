@@ -21,7 +21,7 @@ from spherepair.encoders.columns import INSTALL, KINDS, ColumnPlan, plan_fields
 from spherepair.encoders.embedding import Floats, require
 from spherepair.encoders.image import ImageEncoder
 from spherepair.encoders.text import TextEncoder
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 
 #: Kinds that need no further number for missing values.
 _SAYS_MISSING = ("category", "boolean", "text", "image")
@@ -224,7 +224,7 @@ def parse_kinds(as_: Mapping[str, str] | Sequence[str] | None) -> dict[str, str]
         if kind not in KINDS or not name:
             raise InvalidParameterError(
                 f"as_ must be kinds and columns such as 'category:zip', with the kinds {', '.join(KINDS)}; "
-                f"got {as_!r} instead."
+                f"got {quoted(as_)} instead."
             )
     return kinds
 
@@ -245,7 +245,9 @@ def _as_frame(X: Any, encoder: TableEncoder, *, reset: bool) -> Any:
         raise InvalidDataError(f"the table has {len(frame)} row(s); at least {1 + reset} are needed.")
     twice = sorted({name for name in frame.columns if list(frame.columns).count(name) > 1})
     if twice:
-        raise InvalidDataError(f"X has more than one column named {twice[0]!r}; rename or drop one of them.")
+        raise InvalidDataError(
+            f"X has more than one column named {quoted(twice[0])}; rename or drop one of them."
+        )
     return frame
 
 
@@ -327,7 +329,7 @@ class _naming:  # noqa: N801
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, InvalidDataError):
-            raise InvalidDataError(f"column {self._name!r}: {error}", row=error.row) from error
+            raise InvalidDataError(f"column {quoted(self._name)}: {error}", row=error.row) from error
 
 
 def _refuse_missing(needed: list[str], names: list[str]) -> None:

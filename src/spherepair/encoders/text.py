@@ -30,7 +30,7 @@ from spherepair.encoders.embedding import (
     require,
     require_same,
 )
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 
 #: Dimensions that tf-idf is reduced to, and most words and pairs of words that it counts.
 N_COMPONENTS, MOST_WORDS = 128, 50_000
@@ -133,10 +133,12 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _check_parameters(self) -> None:
         if not isinstance(self.model, str | os.PathLike):
             raise InvalidParameterError(
-                f"model must be the name or folder of a model, got {self.model!r} instead."
+                f"model must be the name or folder of a model, got {quoted(self.model)} instead."
             )
         if self.on_empty not in ("raise", "keep"):
-            raise InvalidParameterError(f"on_empty must be 'raise' or 'keep', got {self.on_empty!r} instead.")
+            raise InvalidParameterError(
+                f"on_empty must be 'raise' or 'keep', got {quoted(self.on_empty)} instead."
+            )
 
     def _read(self, X: Any) -> list[str]:
         texts = as_texts(X)
@@ -275,14 +277,16 @@ def _mean_of_words(texts: Sequence[str], tokenizer: Any, weights: Floats) -> Flo
 
 
 def _load_sentence_transformer(model: str, *, name: str, is_known: bool) -> Embedder:
-    package = require("sentence_transformers", why=f"the model {name!r}", install="sentence-transformers")
+    package = require(
+        "sentence_transformers", why=f"the model {quoted(name)}", install="sentence-transformers"
+    )
     try:
         loaded = package.SentenceTransformer(model, local_files_only=True)
     except (OSError, ValueError) as error:
         if is_known or Path(model).is_dir():
             raise InvalidParameterError(
-                f"the model {name!r} is not on this machine ({_first_line(error)}); "
-                f"get it with sentence_transformers.SentenceTransformer({name!r}), or give its folder."
+                f"the model {quoted(name)} is not on this machine ({_first_line(error)}); "
+                f"get it with sentence_transformers.SentenceTransformer({quoted(name)}), or give its folder."
             ) from error
         loaded = _download(package, name)
     return Embedder(
@@ -299,7 +303,8 @@ def _download(package: Any, name: str) -> Any:
         return package.SentenceTransformer(name)
     except (OSError, ValueError) as error:
         raise InvalidParameterError(
-            f"model={name!r} is neither 'auto', 'tfidf', 'wordllama' or 'minilm', nor a folder, nor a model "
+            f"model={quoted(name)} is neither 'auto', 'tfidf', 'wordllama' or 'minilm', nor a folder, nor "
+            "a model "
             f"of sentence-transformers that can be had here ({_first_line(error)})."
         ) from error
 

@@ -17,7 +17,7 @@ from torch import nn
 from spherepair.clustering import ClusterNumber
 from spherepair.constraints import Constraints
 from spherepair.encoders import unpack_encoder
-from spherepair.errors import ModelFileError, SpherePairError, SpherePairWarning
+from spherepair.errors import MissingDependencyError, ModelFileError, SpherePairWarning, quoted
 from spherepair.estimators.autoembedder import AutoEmbedder
 from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.dcc import VanillaDCC, VolMaxDCC
@@ -32,6 +32,7 @@ from spherepair.persistence import (
     is_described,
     read_model,
 )
+from spherepair.persistence.schema import check_arrays, check_manifest, check_size, check_weights
 from spherepair.terms import Terms
 from spherepair.training.batches import Schedule
 from spherepair.training.hardware import choose_hardware
@@ -88,21 +89,30 @@ def load(folder: str | Path, *, device: str = "auto", encoder: nn.Module | None 
     ...     bool((load(f"{folder}/model").predict(X) == model.labels_).all())
     True
     """
+    choose_hardware(device)  # refuses a device that is not there
     manifest, tensors = read_model(folder)
     try:
+        check_manifest(manifest)
         return _rebuild(manifest, tensors, device, encoder)
-    except SpherePairError:
+    except (ModelFileError, MissingDependencyError, MemoryError):
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise ModelFileError(f"{folder} is not a complete model ({error}); copy or fit it again.") from error
+    except Exception as error:  # whatever a description makes of it that no rule foresaw
+        raise ModelFileError(
+            f"{folder} is not a complete model ({quoted(error, 300)}); copy or fit it again."
+        ) from error
 
 
 def _rebuild(
     manifest: dict[str, Any], tensors: dict[str, torch.Tensor], device: str, encoder: nn.Module | None
 ) -> Any:
     model = _build_model(manifest, device, encoder)
+    model._check_parameters()
     arrays = {k: v.numpy() for k, v in tensors.items() if not k.startswith(NETWORK_PREFIX)}
     weights = {k.removeprefix(NETWORK_PREFIX): v for k, v in tensors.items() if k.startswith(NETWORK_PREFIX)}
+    check_arrays(manifest, arrays)
+    if encoder is None:
+        sizes = hidden_sizes(model.hidden_dims, auto=manifest.get("hidden_dims") or ())
+        check_size([manifest["n_features_in"], *sizes], weights)
     if (row_encoder := unpack_encoder(manifest, arrays)) is not None:
         model.encoder_, model.encoder = row_encoder, clone(row_encoder)
     model.n_features_in_ = int(manifest["n_features_in"])
@@ -114,6 +124,7 @@ def _rebuild(
     model._scaling = Scaling(arrays.get("scaling.shift"), arrays.get("scaling.factor"))
     model._table = None
     model.network_ = model._build_network(model.n_features_in_, model._embedding_dim, model._seed)
+    check_weights(model.network_.state_dict(), weights)
     model.network_.load_state_dict(weights)
     model.network_.to(model._hardware.device).eval()
     model.labels_, model.embedding_ = arrays["labels"], arrays["embedding"]
@@ -139,7 +150,7 @@ def _build_model(manifest: dict[str, Any], device: str, encoder: nn.Module | Non
     name = manifest["estimator"]
     if name not in ESTIMATORS:
         raise ModelFileError(
-            f"the saved model is a {name!r}, which this version of spherepair does not know."
+            f"the saved model is a {quoted(name)}, which this version of spherepair does not know."
         )
     if manifest["has_own_encoder"] and encoder is None:
         raise ModelFileError(

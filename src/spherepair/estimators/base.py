@@ -42,13 +42,14 @@ from spherepair.estimators.job import (
     training_table,
 )
 from spherepair.metrics import pair_satisfaction
-from spherepair.persistence import fingerprint_fit, save_model
+from spherepair.persistence import save_model
 from spherepair.training import Monitor, Plan, Record
 from spherepair.training.hardware import choose_effort, choose_hardware, derive_seed, resolve_seed
 from spherepair.training.optimization import RULES, StoppingRule, resolve_stopping
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
-from spherepair.training.rows import learn_scaling, map_rows, open_rows
-from spherepair.training.session import Checkpoint, Session, resolve_progress
+from spherepair.training.rows import map_rows, open_rows
+from spherepair.training.scaling import learn_scaling
+from spherepair.training.session import Checkpoint, Session, checkpoint_lock, resolve_progress
 
 #: Gradients on pairs are clipped to this norm. Differs from the paper: it has no clipping; the authors'
 #: published code has.
@@ -65,8 +66,7 @@ class DeepConstrainedClusterer(
 ):
     """Base of all estimators: fit, predict, predict_proba, transform, score_pairs, refine, save."""
 
-    #: Whether training is skipped where there are no pairs.
-    _needs_pairs: bool = True
+    _needs_pairs: bool = True  # whether training is skipped where there are none
     #: Dataclasses that parameters may hold and that are saved with the model.
     _settings: ClassVar[tuple[type, ...]] = (*RULES.values(), JointPretraining, StackedPretraining)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
@@ -109,9 +109,10 @@ class DeepConstrainedClusterer(
         validation.warn_about_few_pairs(pairs, self.batch_size)
         validation.warn_about_few_clusters(pairs, self.n_clusters)
         self._settle(table)
-        job = self._start(table, pairs, checkpoint)
-        self._pretrain(job)
-        self._learn(job)
+        with checkpoint_lock(checkpoint):
+            job = self._start(table, pairs, checkpoint)
+            self._pretrain(job)
+            self._learn(job)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
@@ -323,16 +324,15 @@ class DeepConstrainedClusterer(
 
     def _start(self, table: Any, pairs: Constraints, folder: str | Path | None) -> Job:
         """Build the network and open rows and checkpoint."""
-        checkpoint = None
-        if folder is not None:
-            checkpoint = Checkpoint(folder, fingerprint_fit(self, table, pairs))
+        checkpoint = None if folder is None else Checkpoint.of(self, folder, table, pairs)
+        if checkpoint is not None:
             self._seed = checkpoint.seed(self._seed)
-        network = self._build_network(table.shape[1], self._embedding_dim, self._seed)
-        network = network.to(self._hardware.device)
+        device = self._hardware.device
+        network = self._build_network(table.shape[1], self._embedding_dim, self._seed).to(device)
         session = Session(
             network, self._hardware, self._seed, checkpoint=checkpoint, monitors=self._monitors()
         )
-        return Job(open_rows(table, self._scaling, self._hardware.device), pairs, network, session)
+        return Job(open_rows(table, self._scaling, device), pairs, network, session)
 
     def _learn(self, job: Job) -> None:
         """Train a pretrained network on the pairs, and cluster."""

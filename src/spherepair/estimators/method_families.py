@@ -11,6 +11,7 @@ CIDEC and SDEC:
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -23,7 +24,7 @@ from torch import Tensor
 from spherepair.clustering import ClusterNumber, infer_n_clusters
 from spherepair.clustering.assigners import Assignment, keep_numbers, kmeans, mean_centers, resolve_assigner
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, SpherePairWarning, quoted
 from spherepair.estimators.base import DeepConstrainedClusterer, Logits
 from spherepair.estimators.job import Job, Stage
 from spherepair.losses.soft_assignments import target_distribution, target_divergence
@@ -102,7 +103,8 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         resolve_assigner(self.clustering)
         if resolve_stopping(self.stopping).watches == LABELS:
             raise InvalidParameterError(
-                f"stopping={self.stopping!r} watches rows change their cluster, but {type(self).__name__} "
+                f"stopping={quoted(self.stopping)} watches rows change their cluster, but "
+                f"{type(self).__name__} "
                 "cuts its embedding into clusters only after training; use 'settled', 'paper', "
                 "'released-code', 'fixed' or a StoppingRule that watches the loss."
             )
@@ -118,7 +120,9 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         )
         seed = derive_seed(self._seed, "clustering") % 2**32  # the range of scikit-learn's clusterers
         start = self._proved_centers(embedding, job.trusted, n_clusters)
-        return assigner.assign(embedding, n_clusters, seed=seed, start=start), number
+        found = assigner.assign(embedding, n_clusters, seed=seed, start=start)
+        _warn_about_empty_clusters(found.labels, n_clusters)
+        return found, number
 
     def _proved_centers(
         self, embedding: NDArray[np.float32], pairs: Constraints, n_clusters: int
@@ -178,6 +182,18 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         assigned = labels >= 0
         offsets = self.embedding_[::step][assigned] - self.cluster_centers_[labels[assigned]]
         return float(np.square(offsets).mean(dtype=np.float64)) if offsets.size else 0.0
+
+
+def _warn_about_empty_clusters(labels: Any, n_clusters: int) -> None:
+    """Warn where some of the clusters that were asked for have no rows."""
+    n_filled = len(np.unique(labels[labels >= 0]))
+    if n_filled < n_clusters:
+        warnings.warn(
+            f"{n_clusters - n_filled} of {n_clusters} clusters are empty: the rows do not differ in so many "
+            "ways; lower n_clusters, or check the rows.",
+            SpherePairWarning,
+            stacklevel=5,
+        )
 
 
 class AssigningObjective(Objective):

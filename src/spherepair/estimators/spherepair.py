@@ -42,6 +42,7 @@ from spherepair.training.optimization import StoppingRule
 from spherepair.training.pretraining import pretrain
 from spherepair.validation import (
     AT_LEAST_ONE,
+    LARGEST_WEIGHT,
     NOT_NEGATIVE,
     PRETRAINING_PARAMETERS,
     embedding_size,
@@ -154,7 +155,7 @@ class SpherePair(JudgingClusterer):
         **PRETRAINING_PARAMETERS,
         "n_clusters": [AT_LEAST_ONE, StrOptions({"auto"})],
         "hidden_dims": ["array-like", StrOptions({"auto", *ARCHITECTURES})],
-        "omega": [Interval(Real, 1.0, None, closed="left")],
+        "omega": [Interval(Real, 1.0, LARGEST_WEIGHT, closed="both")],
         "reconstruction_weight": [NOT_NEGATIVE],
         "terms": [Terms, None],
         "tail_ratio": [Interval(Real, 0.0, 0.5, closed="right")],

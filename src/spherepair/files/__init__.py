@@ -8,12 +8,16 @@ On any failure the temporary is removed, and the error names the target instead 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
+import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +26,8 @@ from spherepair.errors import MissingDependencyError
 
 #: Names the folder of data sets and of what is kept between runs.
 DATA_VARIABLE = "SPHEREPAIR_DATA"
+#: Bytes of a name that leave room for what a temporary name adds; a name may have 255.
+LONGEST_NAME = 200
 
 
 def data_folders() -> list[Path]:
@@ -36,6 +42,8 @@ def atomic_write(
     path: str | os.PathLike[str], *, suffix: str = ".tmp", unique: bool = True
 ) -> Iterator[Path]:
     """Temporary path to write to; it replaces `path` when the block ends without an error.
+
+    A link is followed; a pipe or a device is written to, not replaced.
 
     Parameters
     ----------
@@ -56,17 +64,100 @@ def atomic_write(
     ...     [file.name for file in Path(folder).iterdir()]
     ['note.txt']
     """
-    target = Path(path)
-    token = f".{secrets.token_hex(4)}" if unique else ""
-    temporary = target.with_name(f".{target.name}{token}{suffix}")
+    target = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+    if target.is_fifo() or target.is_char_device():
+        with _copied_to(target, suffix) as temporary:
+            yield temporary
+        return
+    temporary = _temporary_name(target, suffix, unique=unique)
     try:
         yield temporary
         _flush_to_disk(temporary)
         os.replace(temporary, target)
+        _flush_to_disk(target.parent)
     except OSError as error:
         raise _about_target(error, temporary, target) from error.__cause__
     finally:
         temporary.unlink(missing_ok=True)
+    if unique:
+        _sweep(target)
+
+
+@contextmanager
+def _copied_to(target: Path, suffix: str) -> Iterator[Path]:
+    """Temporary path whose content is copied to a pipe or a device at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder) / f"content{suffix}"
+        yield temporary
+        with temporary.open("rb") as source, target.open("wb") as stream:
+            shutil.copyfileobj(source, stream)
+
+
+def _temporary_name(target: Path, suffix: str, *, unique: bool = True) -> Path:
+    """A hidden name beside the target that says which process writes there.
+
+    Of a long name only the beginning is taken, so that the temporary name is not too long.
+    """
+    token = f".{_host()}-{os.getpid()}-{secrets.token_hex(4)}" if unique else ""
+    return target.with_name(f"{_hidden(target)}{token}{suffix}")
+
+
+def _hidden(target: Path) -> str:
+    return f".{target.name if len(os.fsencode(target.name)) <= LONGEST_NAME else target.name[:40]}"
+
+
+def _host() -> str:
+    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed writers of the same target have left behind."""
+    start, host = f"{_hidden(target)}.", _host()
+    names = [name for name in os.listdir(target.parent) if name.startswith(start)]
+    for found in (target.with_name(name) for name in names):
+        written_by = re.match(r"([0-9a-f]{8})-([0-9]+)-[0-9a-f]{8}\.", found.name[len(start) :])
+        if written_by is not None and written_by[1] == host and not _is_running(int(written_by[2])):
+            shutil.rmtree(found, ignore_errors=True) if found.is_dir() else found.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def try_to_create(path: str | os.PathLike[str], *, folder: bool = False) -> None:
+    """Raise the ``OSError`` that writing this file or folder would raise; nothing of the trial stays.
+
+    Examples
+    --------
+    >>> try_to_create("/proc/none/model", folder=True)
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: '/proc/none'
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_fifo() or target.is_char_device():
+        return
+    missing = [parent for parent in target.parents if not parent.exists()]
+    made: list[Path] = []
+    try:
+        for parent in reversed(missing):
+            parent.mkdir()
+            made.append(parent)
+        trial = _temporary_name(target, ".tmp") if target.exists() else target
+        if folder:
+            trial.mkdir()
+            trial.rmdir()
+        else:
+            os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            trial.unlink()
+    finally:
+        for parent in reversed(made):
+            parent.rmdir()
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
@@ -84,28 +175,44 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Temporary folder to write into; it replaces the folder `path` when the block ends without an error.
 
-    A rename cannot replace a folder that holds files: the older one is first renamed to
-    ``.NAME.TOKEN.old``, which is what a process killed between the two renames leaves behind.
+    On Linux the two are exchanged in one step. Elsewhere a rename cannot replace a folder that holds files:
+    the older one is first renamed to what :func:`left_behind` finds, should the process be killed then.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary = _temporary_name(target, ".tmp")
     try:
         temporary.mkdir()
         yield temporary
-        for file in temporary.iterdir():
+        for file in (*temporary.iterdir(), temporary):
             _flush_to_disk(file)
         _swap(temporary, target)
+        _flush_to_disk(target.parent)
     except OSError as error:
         raise _about_target(error, temporary, target) from error.__cause__
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+    _sweep(target)
+
+
+def left_behind(target: Path) -> Path | None:
+    """The older folder of a writer that was killed just before the new one took its name."""
+    if target.exists() or not target.parent.is_dir():
+        return None
+    found = [p for p in target.parent.iterdir() if p.name.startswith(f"{_hidden(target)}.")]
+    return max((p for p in found if p.suffix == ".old"), key=lambda p: p.stat().st_mtime_ns, default=None)
 
 
 def _swap(fresh: Path, target: Path) -> None:
     if not target.exists():
-        os.replace(fresh, target)
+        try:
+            os.replace(fresh, target)
+            return
+        except OSError:
+            if not target.exists():
+                raise  # else another writer was faster
+    if _exchange(fresh, target):
         return
-    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+    old = fresh.with_suffix(".old")
     try:
         os.replace(target, old)
         os.replace(fresh, target)
@@ -116,9 +223,20 @@ def _swap(fresh: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
+    if rename is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
 def _flush_to_disk(file: Path) -> None:
-    """Wait until a file is on the disk: after a power cut, a renamed file may else be empty."""
-    descriptor = os.open(file, os.O_RDWR)
+    """Wait until a file or folder is on the disk: after a power cut, a renamed file may else be empty."""
+    if os.name != "posix" and file.is_dir():
+        return  # cannot be opened
+    descriptor = os.open(file, os.O_RDONLY if file.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
@@ -190,7 +308,7 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
     try:
         import fcntl
     except ImportError as error:
-        raise MissingDependencyError("bench run needs the file locks of Linux or macOS.") from error
+        raise MissingDependencyError("this needs the file locks of Linux or macOS.") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

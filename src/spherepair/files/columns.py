@@ -9,35 +9,37 @@ pyarrow is an optional dependency and is imported where it is used.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.errors import MissingDependencyError, SpherePairError
+from spherepair.errors import MissingDependencyError, SpherePairError, quoted
 from spherepair.files import atomic_write_bytes
 from spherepair.files.text_lines import (
     csv_lines,
     decode,
     filled_lines,
-    find_separator,
-    open_binary,
     read_bytes,
+    read_header,
     with_decimal_commas,
 )
-
-#: Makes an error of what is wrong with a file, such as "row 3 has 1 values, ...".
-Fail = Callable[[str], SpherePairError]
+from spherepair.files.untrusted import (
+    NAMED_COLUMNS,
+    Fail,
+    decoding,
+    refuse_above,
+    refuse_gzip_bomb,
+    refuse_large,
+    refuse_zip_bomb,
+)
 
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv")
 SHEET_SUFFIXES = (".xlsx",)
@@ -86,18 +88,8 @@ class ColumnFile(ABC):
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Turn whatever a damaged file makes its readers raise into one error; the disk's errors pass."""
-        try:
+        with decoding(self.kind, self._fail):
             yield
-        except SpherePairError:
-            raise
-        except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise self._damage(error) from error
-
-    def _damage(self, error: Exception) -> SpherePairError:
-        reason = " ".join(str(error).split()).rstrip(".")
-        return self._fail(f"cannot be read as {self.kind} ({reason}); write or copy the file again.")
 
 
 def open_columns(path: Path, *, suffixes: Sequence[str], fail: Fail) -> ColumnFile:
@@ -113,6 +105,7 @@ def open_columns(path: Path, *, suffixes: Sequence[str], fail: Fail) -> ColumnFi
     """
     suffix = suffix_of(path, suffixes, fail)
     require_pyarrow(path)
+    refuse_gzip_bomb(path, fail)
     if suffix in PARQUET_SUFFIXES:
         return _ParquetFile(path, fail)
     if suffix in SHEET_SUFFIXES:
@@ -169,21 +162,7 @@ class _CsvFile(ColumnFile):
     def __init__(self, path: Path, fail: Fail) -> None:
         super().__init__(path, fail)
         with self._reading():
-            self.names, self._has_records = self._read_header()
-
-    def _read_header(self) -> tuple[list[str], bool]:
-        # Bytes that are not UTF-8 may stand in columns that nobody asks for.
-        with (
-            open_binary(self.path) as stream,
-            io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
-        ):
-            first = next((line for line in lines if line.strip("\r\n")), None)
-            if first is None:
-                raise self._fail("is empty; its first line must name the columns.")
-            self._separator = find_separator(first)
-            header = next(csv.reader(chain([first], lines), delimiter=self._separator))
-            "".join(header).encode()  # fails where the names are not UTF-8
-            return header, any(line.strip("\r\n") for line in lines)
+            self.names, self._separator, self._has_records = read_header(path, fail)
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
         import pyarrow as pa
@@ -248,10 +227,14 @@ class _CsvFile(ColumnFile):
             f"but the header names {len(self.names)} columns."
         )
 
-    def _damage(self, error: Exception) -> SpherePairError:
-        if isinstance(error, ValueError):  # of Arrow's parser, which does not say where
-            decode(read_bytes(self.path), self._fail)
-        return super()._damage(error)
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with super()._reading():
+            try:
+                yield
+            except ValueError:  # of Arrow's parser, which does not say where
+                decode(read_bytes(self.path), self._fail)
+                raise
 
 
 class _JsonLinesFile(ColumnFile):
@@ -266,11 +249,14 @@ class _JsonLinesFile(ColumnFile):
         self._records = self._parse(lines)
         self.is_blank = not self._records
         self.names = list(dict.fromkeys(key for record in self._records for key in record))
+        refuse_above(len(self.names), NAMED_COLUMNS, "columns", fail)
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
         import pyarrow as pa
 
-        return pa.table({name: _json_array([record.get(name) for record in self._records]) for name in names})
+        with self._reading():
+            values = {name: [record.get(name) for record in self._records] for name in names}
+            return pa.table({name: _json_array(column) for name, column in values.items()})
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
         return self._rows
@@ -281,7 +267,7 @@ class _JsonLinesFile(ColumnFile):
             # Grows line by line, so that its length tells which line was at fault.
             records.extend(map(json.loads, lines))
         except (ValueError, RecursionError) as error:
-            raise self._fail(f"row {self._rows[len(records)]} is not JSON; {error}.") from error
+            raise self._fail(f"row {self._rows[len(records)]} is not JSON; {quoted(error)}.") from error
         wrong = [index for index, record in enumerate(records) if not isinstance(record, dict)]
         if wrong:
             raise self._fail(f"row {self._rows[wrong[0]]} is not a JSON object with named values.")
@@ -296,12 +282,18 @@ class _ParquetFile(ColumnFile):
 
         super().__init__(path, fail)
         with self._reading():
-            self.names = list(pq.read_schema(path).names)
+            self._metadata = pq.read_metadata(path)
+            self.names = list(self._metadata.schema.to_arrow_schema().names)
+        refuse_above(len(self.names), NAMED_COLUMNS, "columns", fail)
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
         import pyarrow.parquet as pq
 
         with self._reading():
+            groups = [self._metadata.row_group(place) for place in range(self._metadata.num_row_groups)]
+            # Runs of one value take no room in the file, but eight bytes each in memory.
+            values = sum(group.num_rows for group in groups) * len(names) * 8
+            refuse_large(max(values, sum(group.total_byte_size for group in groups)), self.path, self._fail)
             return pq.read_table(self.path, columns=list(names), partitioning=None)
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
@@ -316,17 +308,15 @@ class _SheetFile(ColumnFile):
     def __init__(self, path: Path, fail: Fail) -> None:
         super().__init__(path, fail)
         try:
-            from python_calamine import CalamineError, CalamineWorkbook
+            from python_calamine import CalamineWorkbook
         except ImportError as error:
             raise MissingDependencyError(
                 f'{path.name} needs python-calamine; pip install "spherepair[tables]", or save it as csv.'
             ) from error
-        try:
-            cells = (
-                CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0).to_python(skip_empty_area=False)
-            )
-        except (CalamineError, OSError, ValueError) as error:
-            raise self._damage(error) from error
+        refuse_zip_bomb(path, self.kind, fail, read=True)
+        with self._reading():
+            sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
+            cells = sheet.to_python(skip_empty_area=False)
         filled = [(row, line) for row, line in enumerate(cells, start=1) if any(cell != "" for cell in line)]
         if not filled:
             raise self._fail("is empty; its first row must name the columns.")

@@ -1,20 +1,18 @@
-"""Tables from files: arrays (.npy, .npz, .svmlight), named columns (.csv, .parquet, .xlsx), and folders.
+"""Tables from files: arrays (``array_files.py``), named columns (.csv, .parquet, .xlsx), and folders.
 
 Messages speak of the command line's options --id and --drop, which choose the columns.
 """
 
 from __future__ import annotations
 
-import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import LISTED_NAMES, InvalidDataError, InvalidParameterError, listed, quoted
+from spherepair.files.array_files import ARRAY_SUFFIXES, read_array_file
 from spherepair.files.columns import (
     CSV_SUFFIXES,
     PARQUET_SUFFIXES,
@@ -24,15 +22,12 @@ from spherepair.files.columns import (
     suffix_of,
 )
 
-ARRAY_SUFFIXES = (".npy", ".npz", ".svmlight", ".svm", ".libsvm")
 COLUMN_SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES, *SHEET_SUFFIXES)
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 #: Name of the only column of a folder of pictures.
 FILE_COLUMN = "file"
 #: Up to this share of words, a column is taken for numbers with typing errors.
 RARE_SHARE = 0.1
-_SPARSE_PARTS = frozenset({"indices", "indptr", "shape", "format"})
-_SHOWN_NAMES = 8
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class Table:
     def locate(self, row: int) -> str:
         """Where a row is found: the line of the file, as editors count, and its ID."""
         place = f"row {row}" if self.file is None else f"line {self.file.rows(self.n_rows)[row]}"
-        return place if self.ids is None else f"{place} (id {self.ids[row].as_py()!r})"
+        return place if self.ids is None else f"{place} (id {quoted(self.ids[row].as_py())})"
 
 
 @dataclass(frozen=True)
@@ -120,11 +115,7 @@ def read_table(
             _refuse_text(table, path, needed=features is not None)
         return table
     _refuse_named_columns(path, id_column, drop)
-    if suffix == ".npy":
-        return Table(_checked(_open_npy(path), path))
-    if suffix == ".npz":
-        return Table(_checked(_read_npz(path), path))
-    return Table(_read_svmlight(path, n_features))
+    return Table(read_array_file(path, n_features=n_features))
 
 
 def read_rows(path: Path, *, id_column: str | None = None) -> Rows:
@@ -226,7 +217,7 @@ def split_names(given: Sequence[str], known: Sequence[str]) -> list[str]:
 
 def _require_column(name: str, file: ColumnFile) -> None:
     if name not in file.names:
-        raise InvalidDataError(f"{file.path} has no column {name!r}; it has {_listed(file.names)}.")
+        raise InvalidDataError(f"{file.path} has no column {quoted(name)}; it has {listed(file.names)}.")
 
 
 def _refuse_features(features: Sequence[str], *, ids: Sequence[str], drop: Sequence[str]) -> None:
@@ -245,11 +236,11 @@ def _refuse_missing(wanted: list[str], file: ColumnFile) -> None:
     if missing:
         raise InvalidDataError(
             f"{file.path} lacks {len(missing)} of the {len(wanted)} columns that the model was fitted on: "
-            f"{_listed(missing)}."
+            f"{listed(missing)}."
         )
     if not wanted:
         raise InvalidDataError(
-            f"{file.path} has no column left to be a feature; it has {_listed(file.names)}."
+            f"{file.path} has no column left to be a feature; it has {listed(file.names)}."
         )
 
 
@@ -257,7 +248,7 @@ def _refuse_repeated(file: ColumnFile) -> None:
     repeated = [name for name, count in Counter(file.names).items() if count > 1]
     if repeated:
         raise InvalidDataError(
-            f"{file.path} has the column {repeated[0]!r} more than once; rename one of them."
+            f"{file.path} has the column {quoted(repeated[0])} more than once; rename one of them."
         )
 
 
@@ -274,17 +265,20 @@ def _refuse_numbers_as_names(file: ColumnFile) -> None:
     names = file.names
     if names != [str(place) for place in range(len(names))] and all(map(_is_number, names)):
         raise InvalidDataError(
-            f"{file.path} begins with numbers ({_listed(names)}); its first line must name the columns."
+            f"{file.path} begins with numbers ({listed(names)}); its first line must name the columns."
         )
 
 
 def _refuse_text(table: Table, path: Path, *, needed: bool) -> None:
-    """Name all columns that are no numbers, at once."""
+    """Name the columns that are no numbers, at once."""
     names = not_numeric(table.X)
     if not names:
         return
-    said = " ".join(f"column {name!r} is not numeric {_why(table, name, needed=needed)}" for name in names)
-    raise InvalidDataError(f"{path}: {said}")
+    shown = names[:LISTED_NAMES]
+    said = [f"column {quoted(name)} is not numeric {_why(table, name, needed=needed)}" for name in shown]
+    if len(names) > len(shown):
+        said.append(f"{len(names) - len(shown)} more columns are not numeric.")
+    raise InvalidDataError(f"{path}: {' '.join(said)}")
 
 
 def not_numeric(table: Any) -> list[str]:
@@ -303,10 +297,10 @@ def _why(table: Table, name: str, *, needed: bool) -> str:
         row for row, value in enumerate(values) if value not in (None, "") and not _is_number(str(value))
     ]
     if words and len(words) <= RARE_SHARE * len(values):
-        first = f"the first being {values[words[0]]!r} in {table.locate(words[0])}"
+        first = f"the first being {quoted(values[words[0]])} in {table.locate(words[0])}"
         remedy = "correct them" if needed else f"correct them, or leave out the column with --drop {name}"
         return f"({len(words)} of its {len(values)} values are no numbers, {first}); {remedy}."
-    holds = f"(its type is {table.X[name].type}, its first value {values[0] if values else None!r})"
+    holds = f"(its type is {table.X[name].type}, its first value {quoted(values[0] if values else None)})"
     if needed:
         return f"{holds}, but the model was fitted on numbers."
     return f"{holds}; give --id {name} if it is the ID column, or drop it with --drop {name}."
@@ -320,11 +314,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
-    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES} more"
-
-
 def _refuse_named_columns(path: Path, id_column: str | None, drop: Sequence[str]) -> None:
     for option, wanted in (("--id", id_column), ("--drop", drop)):
         if wanted:
@@ -332,67 +321,3 @@ def _refuse_named_columns(path: Path, id_column: str | None, drop: Sequence[str]
                 f"{option} needs a file with named columns (.csv, .parquet); {path.name} has none. "
                 "Leave the option out; its rows are numbered from 0."
             )
-
-
-def _open_npy(path: Path) -> Any:
-    try:
-        # A map of the file: rows are read when they are needed, however many there are.
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise _unreadable(path, "a NumPy array of numbers", error) from error
-
-
-def _read_npz(path: Path) -> Any:
-    try:
-        with path.open("rb") as stream:
-            arrays = np.load(stream, allow_pickle=False)
-            if isinstance(arrays, np.ndarray):
-                return arrays
-            if set(arrays.files) >= _SPARSE_PARTS:
-                return _read_sparse(path)
-            return arrays[_main_array(path, arrays.files)]
-    except InvalidDataError:
-        raise
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise _unreadable(path, "a NumPy archive of numbers", error) from error
-
-
-def _read_sparse(path: Path) -> Any:
-    from scipy import sparse
-
-    return sparse.csr_matrix(sparse.load_npz(path))
-
-
-def _main_array(path: Path, names: list[str]) -> str:
-    for name in ("X", "data", names[0] if len(names) == 1 else "X"):
-        if name in names:
-            return name
-    raise InvalidDataError(
-        f"{path} holds {', '.join(names) or 'no array'}; save the rows of features under the name X."
-    )
-
-
-def _read_svmlight(path: Path, n_features: int | None) -> Any:
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        rows, _ = load_svmlight_file(str(path), n_features=n_features)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise _unreadable(path, "svmlight text with lines of 'label index:value ...'", error) from error
-    return rows
-
-
-def _checked(array: Any, path: Path) -> Any:
-    if array.ndim != 2:
-        raise InvalidDataError(
-            f"{path} holds an array of shape {array.shape}; rows of features are needed, of shape "
-            "(n_rows, n_features)."
-        )
-    if array.dtype.kind not in "biuf":
-        raise InvalidDataError(f"{path} holds values of type {array.dtype}; features must be numbers.")
-    return array
-
-
-def _unreadable(path: Path, what: str, error: Exception) -> InvalidDataError:
-    reason = " ".join(str(error).split()).rstrip(".")
-    return InvalidDataError(f"{path} cannot be read as {what} ({reason}); write the file again.")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 from collections.abc import Callable, Collection
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spherepair.files.untrusted import HEADER_BYTES, NAMED_COLUMNS, Fail, limit, refuse_above
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: What may stand between the values of a csv file.
@@ -64,6 +68,26 @@ def _line_starts(data: bytes) -> NDArray[np.int64]:
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
     starts = np.concatenate([np.zeros(1, np.int64), ends + 1])
     return starts[starts < len(data)]
+
+
+def read_header(path: Path, fail: Fail) -> tuple[list[str], str, bool]:
+    """Names of the columns of a csv file, what stands between them, and whether any record follows."""
+    with open_binary(path) as stream:
+        start = stream.read(limit(HEADER_BYTES) + 1)
+        # Bytes that are not UTF-8 may stand in columns that nobody asks for.
+        text = start.decode("utf-8-sig", errors="surrogateescape").lstrip("\r\n")
+        lines = io.StringIO(text, newline="")
+        if not (first := lines.readline()):
+            raise fail("is empty; its first line must name the columns.")
+        n_bytes = len(first.encode(errors="surrogateescape"))
+        refuse_above(n_bytes, HEADER_BYTES, "bytes in its first line", fail)
+        separator = find_separator(first)
+        names = next(csv.reader(chain([first], lines), delimiter=separator))
+        refuse_above(len(names), NAMED_COLUMNS, "columns", fail)
+        "".join(names).encode()  # fails where the names are not UTF-8
+        rest = iter(lambda: stream.read(HEADER_BYTES), b"")
+        has_records = bool(lines.read().strip("\r\n")) or any(block.strip(b"\r\n") for block in rest)
+        return names, separator, has_records
 
 
 def find_separator(header: str) -> str:

@@ -139,16 +139,23 @@ def mlp(sizes: Sequence[int], *, ends_in_relu: bool = False, generator: torch.Ge
 def linear(n_in: int, n_out: int, *, generator: torch.Generator | None = None) -> nn.Linear:
     """Build a layer with PyTorch's default initialization, U(±1/sqrt(n_in)), drawn from ``generator``.
 
-    ``nn.Linear`` draws from the global generator, whose state is restored. (Building the layer on the meta
-    device instead would load a symbolic algebra package, which takes three seconds.)
+    ``nn.Linear`` itself would draw from the global generator, which other threads use too. (Building the
+    layer on the meta device would load a symbolic algebra package, which takes three seconds.)
     """
-    with torch.random.fork_rng(devices=[]):
-        layer = nn.Linear(n_in, n_out)
+    layer: nn.Linear = _Undrawn(n_in, n_out)
+    layer.__class__ = nn.Linear
     bound = 1.0 / math.sqrt(n_in)
     with torch.no_grad():
         layer.weight.uniform_(-bound, bound, generator=generator)
         layer.bias.uniform_(-bound, bound, generator=generator)
     return layer
+
+
+class _Undrawn(nn.Linear):
+    """A layer whose weights are still to be drawn."""
+
+    def reset_parameters(self) -> None:
+        """Draw nothing."""
 
 
 def linear_layers(module: nn.Module) -> Iterator[nn.Linear]:

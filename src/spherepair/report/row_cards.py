@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 
 Integers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -249,12 +249,12 @@ def _parse(text: str, n_features: int) -> tuple[int, int, int]:
     if found is None:
         raise InvalidParameterError(
             "image must be 'auto', 'none' or height x width such as '28x28' or '32x32x3', "
-            f"got {text!r} instead."
+            f"got {quoted(text)} instead."
         )
     height, width, channels = int(found[1]), int(found[2]), int(found[3] or 1)
     if height * width * channels != n_features:
         raise InvalidParameterError(
-            f"image={text!r} has {height * width * channels:,} values, but rows have {n_features:,} "
+            f"image={quoted(text)} has {height * width * channels:,} values, but rows have {n_features:,} "
             "features; give the size of your images, or 'none'."
         )
     return height, width, channels

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 from spherepair.losses import PairGroup, angular_losses, reconstruction_loss, shares
 from spherepair.networks import Autoencoder
 from spherepair.terms.row_terms import Embed, NeighborAttraction, PseudoPairs, term_rows
@@ -28,6 +28,7 @@ from spherepair.training import Objective, TrainingState
 from spherepair.training.batches import Batch, PairTensors
 from spherepair.training.hardware import Hardware
 from spherepair.training.rows import RowSource, map_some_rows
+from spherepair.validation import LARGEST_WEIGHT
 
 __all__ = ["Terms"]
 
@@ -70,19 +71,21 @@ class Terms:
         factor = self.must_link_weight
         if factor != "auto" and not (_is_weight(factor) and factor != 0):
             raise InvalidParameterError(
-                f"Terms: must_link_weight must be 'auto' or a number above 0, got {factor!r} instead."
+                f"Terms: must_link_weight must be 'auto' or a number above 0 and up to {LARGEST_WEIGHT:g}, "
+                f"got {quoted(factor)} instead."
             )
         for name in ("neighbor_weight", "pseudo_pair_weight"):
             value = getattr(self, name)
             if not _is_weight(value):
                 raise InvalidParameterError(
-                    f"Terms: {name} must be a number of at least 0, got {value!r} instead."
+                    f"Terms: {name} must be a number from 0 to {LARGEST_WEIGHT:g}, got {quoted(value)} "
+                    "instead."
                 )
 
 
 def _is_weight(value: Any) -> bool:
-    """Whether a value is a finite number of at least zero."""
-    return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < math.inf
+    """Whether a value is a number of at least zero and not absurdly large."""
+    return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) <= LARGEST_WEIGHT
 
 
 class SpherePairObjective(Objective):

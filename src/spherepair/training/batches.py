@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 from spherepair.training.hardware import torch_generator
 from spherepair.training.rows import RowSource
 
+#: Most steps that an epoch may be made to have, and rows to reconstruct in one: with more, a fit hardly ends.
+MOST_STEPS, MOST_ROWS = 10_000, 1_000_000
 #: Rows passed through the network at once when the full objective is evaluated, by kind of device, and the
 #: most numbers in them. A GPU is so fast that many small blocks would mostly wait for Python.
 BLOCK_ROWS, BLOCK_ENTRIES = {"cuda": 65536, "cpu": 16384}, 2**26
@@ -53,18 +55,22 @@ class Schedule:
     ema: bool = True
 
     def __post_init__(self) -> None:
-        if self.min_steps != "auto" and not _is_count(self.min_steps):
+        if self.min_steps != "auto" and not _is_count(self.min_steps, MOST_STEPS):
             raise InvalidParameterError(
-                "Schedule: min_steps must be 'auto' or a whole number of at least 1, got "
-                f"{self.min_steps!r} instead."
+                f"Schedule: min_steps must be 'auto' or a whole number from 1 to {MOST_STEPS}, got "
+                f"{quoted(self.min_steps)} instead."
             )
-        if self.reconstruction_rows not in ("auto", "all") and not _is_count(self.reconstruction_rows):
+        if self.reconstruction_rows not in ("auto", "all") and not _is_count(
+            self.reconstruction_rows, MOST_ROWS
+        ):
             raise InvalidParameterError(
-                "Schedule: reconstruction_rows must be 'auto', 'all' or a whole number of at least 1, got "
-                f"{self.reconstruction_rows!r} instead."
+                "Schedule: reconstruction_rows must be 'auto', 'all' or a whole number from 1 to "
+                f"{MOST_ROWS}, got {quoted(self.reconstruction_rows)} instead."
             )
         if not isinstance(self.ema, bool | np.bool_):
-            raise InvalidParameterError(f"Schedule: ema must be True or False, got {self.ema!r} instead.")
+            raise InvalidParameterError(
+                f"Schedule: ema must be True or False, got {quoted(self.ema)} instead."
+            )
 
     def steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
         """Steps of whole passes over the pairs, at least ``min_steps``; no step is without pairs."""
@@ -81,8 +87,8 @@ class Schedule:
         return min(int(size), n_rows)
 
 
-def _is_count(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
+def _is_count(value: Any, most: int) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral) and 1 <= int(value) <= most
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 
 PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 #: Bytes of a block whose release makes glibc keep up to twice as much of the memory that is freed later.
@@ -140,7 +140,9 @@ def choose_hardware(device: str | torch.device = "auto", precision: str = "auto"
     Hardware(device=device(type='cpu'), precision='float32')
     """
     if precision not in PRECISIONS:
-        raise InvalidParameterError(f"precision must be one of {PRECISIONS}, got {precision!r} instead.")
+        raise InvalidParameterError(
+            f"precision must be one of {PRECISIONS}, got {quoted(precision)} instead."
+        )
     chosen = _device(device)
     if precision == "auto":
         precision = _best_precision(chosen)
@@ -154,13 +156,26 @@ def _device(device: str | torch.device) -> torch.device:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise InvalidParameterError(
-            f"device must be 'auto', 'cpu', 'cuda' or another torch device, got {device!r} instead."
+            f"device must be 'auto', 'cpu', 'cuda' or another torch device, got {quoted(device)} instead."
         ) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise InvalidParameterError(
-            f"device={str(device)!r} was asked for, but torch sees no CUDA GPU; use device='auto'."
+            f"device={quoted(str(device))} was asked for, but torch sees no CUDA GPU; use device='auto'."
         )
+    if chosen.type != "cpu":
+        _refuse_unusable(chosen)
     return chosen
+
+
+def _refuse_unusable(device: torch.device) -> None:
+    """Refuse a device that this torch cannot compute on, such as "meta", which holds no numbers."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        raise InvalidParameterError(
+            f"device={quoted(str(device))} cannot be used with this torch ({quoted(error)}); use "
+            "device='auto'."
+        ) from error
 
 
 def _best_precision(device: torch.device) -> str:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 
 #: Moments below this are as good as zero.
 TINY = 1e-25
@@ -320,7 +320,7 @@ def resolve_stopping(stopping: str | StoppingRule) -> StoppingRule:
         if stopping not in RULES:
             names = ", ".join(repr(name) for name in RULES)
             raise InvalidParameterError(
-                f"stopping must be one of {names} or a StoppingRule, got {stopping!r} instead."
+                f"stopping must be one of {names} or a StoppingRule, got {quoted(stopping)} instead."
             )
         return RULES[stopping]()
     if not isinstance(stopping, StoppingRule):

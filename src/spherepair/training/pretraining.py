@@ -8,15 +8,16 @@ with momentum 0.9 and a rate of 0.1 that falls tenfold every 100 epochs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, quoted
 from spherepair.losses import reconstruction_loss
 from spherepair.networks import MLP, Autoencoder, linear_layers
 from spherepair.training import Objective, Plan, Recipe, TrainingState
@@ -24,6 +25,7 @@ from spherepair.training.batches import Batch, Batches, row_batches
 from spherepair.training.hardware import choose_effort, torch_generator
 from spherepair.training.rows import ResidentRows, RowSource, Scaling, blocks
 from spherepair.training.session import Session
+from spherepair.validation import LARGEST_COUNT, LARGEST_WEIGHT
 
 #: Share of the inputs that is set to zero before a row is encoded.
 CORRUPTION = 0.2
@@ -118,6 +120,13 @@ class JointPretraining:
     batch_size: int | None = None
     warm_up: float = 1 / 3
 
+    def __post_init__(self) -> None:
+        _require_whole(self, optional=("epochs", "min_steps", "batch_size"))
+        for name, most in (("learning_rate", LARGEST_WEIGHT), ("warm_up", 1.0)):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0 <= float(value) <= most):
+                raise _out_of_range(self, name, f"a number from 0 to {most:g}")
+
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place."""
         epochs = self.n_epochs(rows, session)
@@ -182,6 +191,9 @@ class StackedPretraining:
     epochs: int = 500
     batch_size: int = 256
     initial_range: float = 0.01
+
+    def __post_init__(self) -> None:
+        _require_whole(self, "layer_epochs", "epochs", "batch_size")
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place; needs an encoder and a decoder of Linear layers."""
@@ -314,3 +326,18 @@ def pretrain(network: Autoencoder, rows: RowSource, session: Session, *, method:
 
 def _chosen(method: Any) -> Any:
     return PRETRAINING[method]() if isinstance(method, str) else method
+
+
+def _require_whole(settings: Any, *names: str, optional: Sequence[str] = ()) -> None:
+    """Refuse settings that are no whole numbers of at least one, or without end."""
+    for name in (*names, *optional):
+        value = getattr(settings, name)
+        if value is None and name in optional:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
+            raise _out_of_range(settings, name, f"a whole number from 1 to {LARGEST_COUNT}")
+
+
+def _out_of_range(settings: Any, name: str, what: str) -> InvalidParameterError:
+    value = quoted(getattr(settings, name))
+    return InvalidParameterError(f"{type(settings).__name__}: {name} must be {what}, got {value} instead.")

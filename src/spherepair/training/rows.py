@@ -1,20 +1,13 @@
-"""Where rows come from, how their columns are scaled, and how all of them go through a network.
+"""Where rows come from, and how all of them go through a network; ``scaling.py`` learns their scaling.
 
 A row source answers ``gather(index)`` with scaled float32 rows on the device. Rows that fit stay on the
 device; memory maps, tables too large for the GPU and, on a CPU, sparse matrices are read batch by batch.
 :func:`map_rows` needs memory for a block, not for all rows.
-
-The scaling ``x -> (x - shift) * factor`` is learned on fit and saved with the model. ``"standard"`` gives
-every column zero mean and unit variance. ``"auto"`` does so only where columns are in different units (a
-table of ages and incomes). Where they share one unit (pixels, tf-idf, features that were standardized
-already) it keeps their relative sizes and only brings the root mean square of the whole table to one:
-standardizing pixels would blow up the nearly empty ones at the rim.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -36,12 +29,6 @@ BLOCK_ENTRIES = {"cpu": 2**23, "cuda": 2**26}
 _SMALLEST_BLOCK = 64
 #: Bytes of results that are collected on a GPU before the host fetches them: each fetch waits for the GPU.
 UNFETCHED_BYTES = 2**26
-#: Columns share one unit if their typical magnitudes are within this factor.
-SAME_UNIT_FACTOR = 10.0
-#: A common offset larger than this many spreads (years, temperatures in kelvin) is subtracted.
-OFFSET_SPREADS = 3.0
-#: Values in a block of the statistics: few enough to stay in a core's cache as float64 between two sums.
-STATISTICS_ENTRIES = 2**18
 
 Result = TypeVar("Result")
 _Vector = NDArray[np.float64]
@@ -173,22 +160,6 @@ class Scaling:
         return lambda x: ((x.to(wide) - shift) * factor).float()
 
 
-def learn_scaling(X: Any, kind: str) -> Scaling:
-    """Learn the scaling of that kind from a table, a block of rows at a time.
-
-    Parameters
-    ----------
-    X : ndarray, memory map or CSR matrix of shape (n_rows, n_features)
-    kind : {"auto", "common", "standard", "none"}
-    """
-    if kind == "none":
-        return Scaling.identity()
-    columns = _column_statistics(X)
-    if kind == "standard" or (kind == "auto" and not _same_unit(columns)):
-        return _per_column(columns)
-    return _common(columns)
-
-
 def blocks(n_rows: int, size: int) -> Iterator[tuple[int, int]]:
     """Start and stop of consecutive blocks.
 
@@ -296,101 +267,3 @@ def _fits(X: Any, device: torch.device) -> bool:
     # What torch caches is free as well; after a fit that is as much as its rows took.
     free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return bool(4 * X.shape[0] * X.shape[1] <= RESIDENT_SHARE * free)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    mean: _Vector
-    std: _Vector
-    largest: _Vector
-
-
-def _column_statistics(X: Any) -> _Columns:
-    """Mean, standard deviation and largest magnitude of every column in two passes, on all threads.
-
-    The second pass takes the variance about the mean: sums of squares alone would lose it for
-    columns such as time stamps, whose offset is a million times their spread.
-    """
-    n_rows, n_features = X.shape
-    is_sparse = sparse.issparse(X)
-    stored_in_row = X.nnz / n_rows if is_sparse else n_features
-    size = max(1, int(STATISTICS_ENTRIES / max(1.0, stored_in_row)))
-    starts = range(0, n_rows, size)
-    sums_of, squares = (_sums_sparse, _squares_sparse) if is_sparse else (_sums_dense, _squares)
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        total, largest = np.zeros(n_features), np.zeros(n_features)
-        for sums, magnitudes in pool.map(lambda start: sums_of(X[start : start + size]), starts):
-            total += sums
-            np.maximum(largest, magnitudes, out=largest)
-        mean = total / n_rows
-        variance = np.zeros(n_features)
-        for part in pool.map(lambda start: squares(X[start : start + size], mean), starts):
-            variance += part / n_rows
-    return _Columns(mean, np.sqrt(variance), largest)
-
-
-def _sums_dense(block: Any) -> tuple[_Vector, _Vector]:
-    """Sum and largest magnitude of every column."""
-    wide = np.asarray(block, dtype=np.float64)
-    return wide.sum(axis=0), np.maximum(wide.max(axis=0), -wide.min(axis=0))
-
-
-def _squares(block: Any, mean: _Vector) -> _Vector:
-    """Sum of the squared distances from the mean, in every column."""
-    centered = np.asarray(block, dtype=np.float64) - mean
-    return np.asarray(np.square(centered, out=centered).sum(axis=0))
-
-
-def _sums_sparse(block: Any) -> tuple[_Vector, _Vector]:
-    column, value, n_features = _stored(block)
-    largest = np.zeros(n_features)
-    np.maximum.at(largest, column, np.abs(value))
-    return _sums(column, value, n_features), largest
-
-
-def _squares_sparse(block: Any, mean: _Vector) -> _Vector:
-    column, value, n_features = _stored(block)
-    n_stored = _sums(column, np.ones_like(value), n_features)
-    stored = _sums(column, np.square(value - mean[column]), n_features)
-    return np.asarray(stored + (block.shape[0] - n_stored) * np.square(mean))
-
-
-def _sums(column: NDArray[np.integer[Any]], value: _Vector, n_features: int) -> _Vector:
-    return np.bincount(column, weights=value, minlength=n_features).astype(np.float64, copy=False)
-
-
-def _stored(block: Any) -> tuple[NDArray[np.integer[Any]], _Vector, int]:
-    """Columns and values of the stored entries of a sparse matrix, duplicates summed."""
-    if not block.has_canonical_format:
-        block = block.copy()  # a slice of all rows is the matrix itself
-        block.sum_duplicates()
-    return block.indices, block.data.astype(np.float64), block.shape[1]
-
-
-def _varies(columns: _Columns) -> NDArray[np.bool_]:
-    # Constant columns come out with a spread of rounding size; dividing by it would make noise.
-    return np.asarray(columns.std > 1e-7 * np.maximum(columns.largest, 1e-30), dtype=bool)
-
-
-def _same_unit(columns: _Columns) -> bool:
-    largest = columns.largest[_varies(columns)]
-    if len(largest) < 2:
-        return False
-    low, middle = np.quantile(largest, [0.25, 0.5])
-    return bool(largest.max() <= SAME_UNIT_FACTOR * middle and middle <= SAME_UNIT_FACTOR * low)
-
-
-def _per_column(columns: _Columns) -> Scaling:
-    factor = np.zeros_like(columns.std)
-    np.divide(1.0, columns.std, out=factor, where=_varies(columns))
-    return Scaling(columns.mean, factor)
-
-
-def _common(columns: _Columns) -> Scaling:
-    spread = float(np.sqrt(np.mean(np.square(columns.std))))
-    shift = np.zeros_like(columns.mean)
-    if np.abs(columns.mean.mean()) > OFFSET_SPREADS * spread:
-        shift = columns.mean
-    size = float(np.sqrt(np.mean(np.square(columns.std) + np.square(columns.mean - shift))))
-    factor = np.full_like(shift, 1.0 / size if size > 0 else 0.0)
-    return Scaling(shift, factor)

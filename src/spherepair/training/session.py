@@ -7,23 +7,31 @@ carries the rest as JSON; nothing in it is ever executed. Also the line of progr
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 import torch
 from torch import Tensor, nn
 
-from spherepair.errors import DeviceMemoryError, InvalidParameterError, ModelFileError
+from spherepair.errors import DeviceMemoryError, InvalidParameterError, ModelFileError, quoted
+from spherepair.files import file_lock
 from spherepair.persistence import read_tensor_file, write_tensor_file
+from spherepair.persistence.fingerprints import fingerprint_fit
+from spherepair.persistence.schema import check_checkpoint, check_weights
 from spherepair.training import Monitor, Plan, Record, TrainingState, train
 from spherepair.training.hardware import Hardware, derive_seed
 from spherepair.training.optimization import StoppingRule
 
 #: Seconds before progress is shown, and between two updates of it.
 QUIET_SECONDS, REFRESH_SECONDS = 2.0, 0.1
-CHECKPOINT_FILE = "checkpoint.safetensors"
+CHECKPOINT_FILE, LOCK_FILE = "checkpoint.safetensors", ".lock"
+_KNOWN_LAYERS = (nn.Linear, nn.ReLU, nn.Sequential, nn.Identity, nn.BatchNorm1d, nn.LayerNorm)
+#: Held by the fit whose layers draw from torch's global generator.
+_GLOBAL_GENERATOR = threading.RLock()
 _NETWORK, _OPTIMIZER, _OBJECTIVE = "network.", "optimizer.", "objective."
 
 
@@ -59,6 +67,7 @@ class Session:
         self.network, self.hardware, self.seed = network, hardware, seed
         self.history: list[Record] = []
         self._checkpoint, self._monitors = checkpoint, list(monitors)
+        self._draws = not all(map(_is_known_layer, network.modules()))
         if checkpoint is not None:
             checkpoint.restore_network(network)
 
@@ -83,7 +92,7 @@ class Session:
             initialize()
         self.hardware.keep_freed_memory()
         try:
-            with self.hardware.current(), torch.random.fork_rng(self._gpus()):
+            with self.hardware.current(), self._random_layers():
                 self.history += train(
                     plan,
                     stage=stage,
@@ -108,14 +117,25 @@ class Session:
         self._seed_layers(state)
 
     def _seed_layers(self, state: TrainingState) -> None:
-        """Seed torch's global generator for the next epoch: dropout in a user's encoder draws from it.
-
-        Its state is restored after the stage.
-        """
+        """Seed torch's global generator for the next epoch, where layers draw from it."""
+        if not self._draws:
+            return
         seed = derive_seed(self.seed, state.stage, "layers", state.epoch)
         torch.default_generator.manual_seed(seed)
         if self.hardware.is_cuda:
             torch.cuda.manual_seed(seed)
+
+    @contextmanager
+    def _random_layers(self) -> Iterator[None]:
+        """Let the layers of a user's encoder, such as dropout, draw from torch's global generator.
+
+        There is but one, so fits with such layers take turns, and its state is restored.
+        """
+        if not self._draws:
+            yield
+            return
+        with _GLOBAL_GENERATOR, torch.random.fork_rng(self._gpus()):
+            yield
 
     def _gpus(self) -> list[int]:
         """GPUs whose generators the layers draw from."""
@@ -133,6 +153,32 @@ class Session:
     def _save(self, state: TrainingState) -> None:
         if self._checkpoint is not None:
             self._checkpoint.write(self.network, state, self.history)
+
+
+def _is_known_layer(module: nn.Module) -> bool:
+    """Whether a module surely draws no random numbers; ours draw from generators of their own."""
+    return type(module) in _KNOWN_LAYERS or type(module).__module__.startswith("spherepair.")
+
+
+@contextmanager
+def checkpoint_lock(folder: str | Path | None) -> Iterator[None]:
+    """Make the folder of a checkpoint and keep other fits out of it while the block runs."""
+    if folder is None:
+        yield
+        return
+    with ExitStack() as held:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            is_mine = held.enter_context(file_lock(Path(folder) / LOCK_FILE))
+        except OSError as error:
+            raise ModelFileError(
+                f"the checkpoint {folder} cannot be written ({error.strerror}); give another folder."
+            ) from error
+        if not is_mine:
+            raise ModelFileError(
+                f"{folder} is the checkpoint of a fit that is running; wait for it, or give another folder."
+            )
+        yield
 
 
 class Checkpoint:
@@ -160,7 +206,14 @@ class Checkpoint:
         self._manifest: dict[str, Any] = {}
         if self._file.exists():
             self._manifest, self._tensors = read_tensor_file(self._file)
+            with self._restoring():
+                check_checkpoint(self._manifest, self._tensors)
             self._refuse_other_fit()
+
+    @classmethod
+    def of(cls, model: Any, folder: str | Path, table: Any, pairs: Any) -> Self:
+        """The checkpoint of a fit of this estimator to these rows and pairs."""
+        return cls(folder, fingerprint_fit(model, table, pairs))
 
     @property
     def stage(self) -> str | None:
@@ -176,7 +229,9 @@ class Checkpoint:
         """Load the weights, if there are any."""
         weights = _section(self._tensors, _NETWORK)
         if weights:
-            network.load_state_dict(weights)
+            with self._restoring():
+                check_weights(network.state_dict(), weights)
+                network.load_state_dict(weights)
 
     def finished(self, stage: str) -> list[Record] | None:
         """The records of a finished stage; ``None`` if it is still to be run."""
@@ -188,7 +243,8 @@ class Checkpoint:
         if self.stage != state.stage:
             return
         # The network's own weights are missing here: they have a section of their own.
-        loaded = state.objective.load_state_dict(_section(self._tensors, _OBJECTIVE), strict=False)
+        with self._restoring():
+            loaded = state.objective.load_state_dict(_section(self._tensors, _OBJECTIVE), strict=False)
         if loaded.unexpected_keys:
             raise ModelFileError(
                 f"checkpoint {self._file.parent} was written by other code, which also stores "
@@ -196,7 +252,8 @@ class Checkpoint:
             )
         state.records.extend(self._manifest["records"])
         state.monitored.extend(self._manifest["monitored"])
-        state.optimizer.restore(_section(self._tensors, _OPTIMIZER))
+        with self._restoring():
+            state.optimizer.restore(_section(self._tensors, _OPTIMIZER))
         self._manifest, self._tensors = {}, {}
 
     def write(self, network: nn.Module, state: TrainingState, history: list[Record]) -> None:
@@ -216,8 +273,17 @@ class Checkpoint:
             **_prefixed(outside, _OBJECTIVE),
             **_prefixed(state.optimizer.tensors(), _OPTIMIZER),
         }
-        self._file.parent.mkdir(parents=True, exist_ok=True)
         write_tensor_file(self._file, manifest, tensors)
+
+    @contextmanager
+    def _restoring(self) -> Iterator[None]:
+        """Turn whatever a checkpoint raises that does not fit into one error."""
+        try:
+            yield
+        except Exception as error:
+            raise ModelFileError(
+                f"{self._file} does not fit ({quoted(error, 300)}); remove it to start anew."
+            ) from error
 
     def _refuse_other_fit(self) -> None:
         found = self._manifest.get("fingerprint", {})
@@ -276,6 +342,6 @@ def resolve_progress(progress: bool | str | Callable[[TrainingState], None]) -> 
         progress = sys.stderr.isatty()
     if not isinstance(progress, bool):
         raise InvalidParameterError(
-            f"progress must be 'auto', True, False or a callable, got {progress!r} instead."
+            f"progress must be 'auto', True, False or a callable, got {quoted(progress)} instead."
         )
     return TerminalProgress(sys.stderr) if progress else None

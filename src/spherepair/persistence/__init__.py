@@ -11,10 +11,8 @@ import dataclasses
 import hashlib
 import json
 import platform
-import re
 import shutil
 import time
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,25 +21,21 @@ import numpy as np
 import safetensors
 import safetensors.torch
 import torch
-from scipy import sparse
 from torch import Tensor, nn
 
 from spherepair import __version__
-from spherepair.errors import InvalidParameterError, ModelFileError
-from spherepair.files import atomic_folder, atomic_write
+from spherepair.errors import InvalidParameterError, ModelFileError, quoted
+from spherepair.files import atomic_folder, atomic_write, left_behind
+from spherepair.files.untrusted import decoding
 
 MODEL_FILE = "model.json"
 WEIGHTS_FILE = "weights.safetensors"
 #: How often to try to read a model that is being replaced, and the seconds between.
-READ_ATTEMPTS, READ_PAUSE = 5, 0.05
+READ_ATTEMPTS, READ_PAUSE = 25, 0.02
 #: Raised when older code can no longer read a saved model; format 1 is that of spherepair 0.1.
 FORMAT_VERSION, READABLE_FORMATS = 2, (1, 2)
 #: Prefix of the network's weights among the tensors of a model.
 NETWORK_PREFIX = "network."
-#: Entries of a table that are hashed (2**28 floats are 1 GiB and take a second), and as many at a time.
-HASHED_ELEMENTS, BLOCK_ELEMENTS = 2**28, 2**22
-#: Parameters that a resumed fit may change: they have no effect before the embedding is cut into clusters.
-UNCHECKED_PARAMETERS = {"progress", "clustering", "tail_ratio"}
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -203,6 +197,7 @@ def read_model(folder: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     Where another process replaces the model meanwhile, the result is the old or the new one, never a mixture.
     """
     path = Path(folder)
+    path = left_behind(path) or path
     for _ in range(READ_ATTEMPTS - 1):
         before = _stamp(path)
         try:
@@ -224,13 +219,15 @@ def _stamp(folder: Path) -> tuple[int, int] | None:
 
 
 def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    manifest = _read_manifest(path / MODEL_FILE)
+    # Both at once and only once: what is used is what was checked.
+    description, content = _read_files(path)
+    manifest = _parse_manifest(path / MODEL_FILE, description)
     version = manifest.get("format_version")
     if version not in READABLE_FORMATS:
         raise ModelFileError(
-            f"{path} was saved in format {version!r} (by spherepair {manifest.get('spherepair_version')}); "
-            f"this version reads formats up to {FORMAT_VERSION}. Use a matching spherepair or fit the model "
-            "again."
+            f"{path} was saved in format {quoted(version)} (by spherepair "
+            f"{quoted(manifest.get('spherepair_version'))}); this version reads formats up to "
+            f"{FORMAT_VERSION}. Use a matching spherepair or fit the model again."
         )
     stated = manifest.pop("sha256", None)
     if stated != _json_digest(manifest):
@@ -238,23 +235,38 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{path / MODEL_FILE} was altered after it was saved; fit or copy the model again."
         )
     weights = path / WEIGHTS_FILE
-    if not weights.is_file():
+    if content is None:
         raise ModelFileError(f"{path} has no {WEIGHTS_FILE}; the model was not copied whole.")
-    content = weights.read_bytes()  # once: what is used is what was checked
     if manifest.get("weights_sha256") != hashlib.sha256(content).hexdigest():
         raise ModelFileError(
             f"{weights} is truncated or was altered after it was saved; copy the model again."
         )
-    try:
+    with decoding("safetensors", lambda reason: ModelFileError(f"{weights} {reason}")):
         return manifest, safetensors.torch.load(content)
-    except (safetensors.SafetensorError, ValueError, OSError) as error:
-        raise ModelFileError(f"{weights} cannot be read ({error}); copy the model again.") from error
+
+
+def _read_files(path: Path) -> tuple[bytes, bytes | None]:
+    file, weights = path / MODEL_FILE, path / WEIGHTS_FILE
+    if not file.is_file():
+        raise ModelFileError(f"{path} is not a saved model: {_what_is_wrong(path)}.")
+    return file.read_bytes(), weights.read_bytes() if weights.is_file() else None
+
+
+def _parse_manifest(file: Path, content: bytes) -> dict[str, Any]:
+    try:
+        manifest = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{file} cannot be read ({quoted(error)}); copy the model again.") from error
+    if not isinstance(manifest, dict):
+        raise ModelFileError(f"{file} is not the description of a model; copy the model again.")
+    return manifest
 
 
 def write_tensor_file(file: Path, manifest: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write tensors and JSON into one safetensors file, through a temporary name."""
     plain = _contiguous(tensors)
-    metadata = {"manifest": _to_json(manifest), "crc32": str(_checksum(plain))}
+    text = _to_json(manifest)
+    metadata = {"manifest": text, "checksum": _checksum(text, plain)}
     try:
         # A fixed temporary name: what a killed process left behind is overwritten.
         with atomic_write(file, unique=False) as temporary:
@@ -264,46 +276,31 @@ def write_tensor_file(file: Path, manifest: dict[str, Any], tensors: dict[str, T
 
 
 def read_tensor_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read what :func:`write_tensor_file` wrote."""
+    """Read what :func:`write_tensor_file` wrote; a file in which a single bit is another is refused."""
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
             metadata = opened.metadata() or {}
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        manifest = json.loads(metadata["manifest"])
-        is_whole = int(metadata["crc32"]) == _checksum(tensors) and isinstance(manifest, dict)
-    except (safetensors.SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
-        raise ModelFileError(f"{file} cannot be read ({error}); remove it to start anew.") from error
-    if not is_whole:
+        is_whole = metadata["checksum"] == _checksum(metadata["manifest"], tensors)
+        manifest = json.loads(metadata["manifest"]) if is_whole else None
+    except Exception as error:  # a damaged header makes safetensors and torch raise almost anything
+        raise ModelFileError(f"{file} cannot be read ({quoted(error)}); remove it to start anew.") from error
+    if not isinstance(manifest, dict):
         raise ModelFileError(f"{file} was altered after it was written; remove it to start anew.")
     return manifest, tensors
 
 
 def _not_written(path: Path, error: Exception) -> ModelFileError:
     """A full disk, a folder without permission: what was there before is still there."""
-    return ModelFileError(f"{path} could not be written ({error}); free some space or choose another place.")
+    return ModelFileError(
+        f"{path} could not be written ({quoted(error)}); free some space or choose another place."
+    )
 
 
 def _what_is_wrong(folder: Path) -> str:
     if folder.is_dir():
         return f"it has no {MODEL_FILE}"
-    if folder.exists():
-        return "it is a file, and a model is the folder with it"
-    left = sorted(folder.absolute().parent.glob(f".{folder.name}.*.old"))
-    if left:
-        return f"it does not exist, but {left[0]}, the older one of a save that was killed, does; rename that"
-    return "it does not exist"
-
-
-def _read_manifest(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise ModelFileError(f"{file.parent} is not a saved model: {_what_is_wrong(file.parent)}.")
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
-        raise ModelFileError(f"{file} cannot be read ({error}); copy the model again.") from error
-    if not isinstance(manifest, dict):
-        raise ModelFileError(f"{file} is not the description of a model; copy the model again.")
-    return manifest
+    return "it is a file, and a model is the folder with it" if folder.exists() else "it does not exist"
 
 
 def refuse_foreign_folder(target: Path) -> None:
@@ -328,12 +325,17 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _checksum(tensors: dict[str, Tensor]) -> int:
-    """A checksum fast enough to be taken after every epoch."""
-    total = 0
+def _checksum(manifest: str, tensors: dict[str, Tensor]) -> str:
+    """Digest of the JSON and of the names, types, shapes and values of the tensors.
+
+    BLAKE2 is the fastest of Python's secure ones: a digest is taken after every epoch.
+    """
+    digest = hashlib.blake2b(manifest.encode(), digest_size=16)
     for name in sorted(tensors):
-        total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, total)
-    return total
+        tensor = tensors[name]
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _json_digest(content: dict[str, Any]) -> str:
@@ -344,57 +346,3 @@ def _json_digest(content: dict[str, Any]) -> str:
 
 def _to_json(content: Any, *, indent: int | None = None) -> str:
     return json.dumps(content, indent=indent, allow_nan=True)
-
-
-def fingerprint_fit(model: Any, table: Any, pairs: Any) -> dict[str, str]:
-    """Digests of what must agree for a fit to resume from a checkpoint.
-
-    Parameters
-    ----------
-    model : estimator
-        Its parameters, and the weights of an encoder of the user's own.
-    table : ndarray or CSR matrix of shape (n_rows, n_features)
-    pairs : Constraints
-    """
-    parameters = model.get_params(deep=False).items()
-    return {
-        "version of spherepair": __version__,
-        "data": _hash_table(table),
-        "constraints": _hash_arrays(pairs.left, pairs.right, pairs.is_must_link, pairs.weight),
-        "weights of the encoder": _hash_weights(getattr(model, "encoder", None)),
-        **{name: _describe(value) for name, value in parameters if name not in UNCHECKED_PARAMETERS},
-    }
-
-
-def _hash_table(X: Any) -> str:
-    """Digest of shape, type and rows: all of them, or evenly spaced ones of a very large table."""
-    digest = hashlib.sha256(f"{X.shape} {X.dtype}".encode())
-    n_hashed = min(X.shape[0], max(1, HASHED_ELEMENTS // X.shape[1]))
-    rows = np.unique(np.linspace(0, X.shape[0] - 1, n_hashed).astype(np.int64))
-    size = max(1, BLOCK_ELEMENTS // X.shape[1])
-    for start in range(0, len(rows), size):
-        block = X[rows[start : start + size]]
-        parts = (block.indptr, block.indices, block.data) if sparse.issparse(block) else (block,)
-        for part in parts:
-            digest.update(np.ascontiguousarray(part).data)
-    return digest.hexdigest()[:16]
-
-
-def _hash_arrays(*arrays: Any) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _hash_weights(module: Any) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()) if isinstance(module, nn.Module) else ():
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
-
-
-def _describe(parameter: Any) -> str:
-    """A parameter as another process would print it: without addresses in memory."""
-    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(parameter))

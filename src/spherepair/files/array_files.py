@@ -1,0 +1,160 @@
+"""Rows of features in files of arrays: .npy, .npz (dense or a sparse matrix) and svmlight text."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from spherepair.errors import InvalidDataError
+from spherepair.files.untrusted import (
+    SPARSE_COLUMNS,
+    Fail,
+    check_npy,
+    decoding,
+    refuse_above,
+    refuse_zip_bomb,
+)
+
+ARRAY_SUFFIXES = (".npy", ".npz", ".svmlight", ".svm", ".libsvm")
+_SPARSE_PARTS = frozenset({"indices", "indptr", "shape", "format", "data"})
+
+
+def read_array_file(path: Path, *, n_features: int | None = None) -> Any:
+    """Rows of features as a memory map, an array or a CSR matrix; the ending says what the file is.
+
+    Parameters
+    ----------
+    path : Path
+    n_features : int, optional
+        Number of features of svmlight text; its last ones may be zero in all rows.
+    """
+
+    def fail(reason: str) -> InvalidDataError:
+        return InvalidDataError(f"{path} {reason}")
+
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        return _checked(open_npy(path, fail), path)
+    if suffix == ".npz":
+        return _checked(_read_npz(path, fail), path)
+    return _read_svmlight(path, n_features, fail)
+
+
+def open_npy(path: Path, fail: Fail, mode: Literal["r", "c"] = "r") -> Any:
+    """Map a .npy file whose header fits it; see ``mmap_mode`` of ``numpy.load``."""
+    with decoding("a NumPy array of numbers", fail):
+        with path.open("rb") as stream:
+            check_npy(stream, path.stat().st_size)
+        # A map of the file: rows are read when they are needed, however many there are.
+        return np.load(path, mmap_mode=mode, allow_pickle=False)
+
+
+def _read_npz(path: Path, fail: Fail) -> Any:
+    with path.open("rb") as stream:
+        is_array = stream.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+    if is_array:
+        return open_npy(path, fail)
+    what = "a NumPy archive of numbers"
+    refuse_zip_bomb(path, what, fail)
+    with decoding(what, fail):
+        _check_members(path)
+        with np.load(path, allow_pickle=False) as arrays:
+            if set(arrays.files) >= _SPARSE_PARTS:
+                return sparse_rows({name: arrays[name] for name in _SPARSE_PARTS})
+            return arrays[_main_array(path, arrays.files)]
+
+
+def _check_members(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as stream:
+                check_npy(stream, member.file_size)
+
+
+def sparse_rows(parts: dict[str, Any]) -> Any:
+    """A CSR matrix of the arrays that ``scipy.sparse.save_npz`` writes, or ``ValueError``.
+
+    SciPy's compiled code follows the indices wherever they point, so they are checked before it sees them.
+
+    Examples
+    --------
+    >>> shape, ends, columns, values = np.array([2, 3]), np.array([0, 1, 2]), np.array([2, 0]), np.ones(2)
+    >>> named = {"format": np.array("csr"), "shape": shape, "indptr": ends, "data": values}
+    >>> sparse_rows(named | {"indices": columns}).toarray().tolist()
+    [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    >>> sparse_rows(named | {"indices": columns + 1})
+    Traceback (most recent call last):
+    ValueError: its indices point outside of the matrix
+    """
+    from scipy import sparse
+
+    kinds = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "bsr": sparse.bsr_matrix}
+    name = str(np.asarray(parts["format"]).astype(str))
+    if name not in kinds:
+        raise ValueError(f"its format is none of {', '.join(kinds)}")
+    shape = _shape(parts["shape"])
+    data, indices, indptr = (np.asarray(parts[part]) for part in ("data", "indices", "indptr"))
+    block = _block(data, shape) if name == "bsr" else (1, 1)
+    along, across = (size // part for size, part in zip(shape, block, strict=True))
+    _check_indices(data, indices, indptr, (across, along) if name == "csc" else (along, across))
+    return sparse.csr_matrix(kinds[name]((data, indices, indptr), shape=shape))
+
+
+def _shape(found: Any) -> tuple[int, int]:
+    shape = np.asarray(found)
+    if shape.shape != (2,) or shape.dtype.kind not in "iu":
+        raise ValueError("its shape must be two whole numbers")
+    n_rows, n_columns = map(int, shape)
+    if not (0 <= n_rows < 2**48 and 0 <= n_columns < 2**48):
+        raise ValueError("its shape is negative or too large")
+    return n_rows, n_columns
+
+
+def _block(data: Any, shape: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of the blocks of a BSR matrix."""
+    if data.ndim != 3 or 0 in data.shape[1:] or shape[0] % data.shape[1] or shape[1] % data.shape[2]:
+        raise ValueError("its blocks do not fill its shape")
+    return int(data.shape[1]), int(data.shape[2])
+
+
+def _check_indices(data: Any, indices: Any, indptr: Any, sizes: tuple[int, int]) -> None:
+    """Refuse what points outside; `sizes` are those along and across the compressed axis."""
+    if not all(part.ndim == 1 and part.dtype.kind in "iu" for part in (indices, indptr)):
+        raise ValueError("its indices must be whole numbers")
+    if data.dtype.kind not in "biuf" or len(data) != len(indices) or len(indptr) != sizes[0] + 1:
+        raise ValueError("its parts are not as long as its shape needs")
+    if indptr[0] != 0 or indptr[-1] > len(indices) or (indptr[1:] < indptr[:-1]).any():
+        raise ValueError("its rows do not follow each other")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < sizes[1]):
+        raise ValueError("its indices point outside of the matrix")
+
+
+def _main_array(path: Path, names: list[str]) -> str:
+    for name in ("X", "data", names[0] if len(names) == 1 else "X"):
+        if name in names:
+            return name
+    shown = ", ".join(names[:8]) or "no array"
+    raise InvalidDataError(f"{path} holds {shown[:80]}; save the rows of features under the name X.")
+
+
+def _read_svmlight(path: Path, n_features: int | None, fail: Fail) -> Any:
+    from sklearn.datasets import load_svmlight_file
+
+    with decoding("svmlight text with lines of 'label index:value ...'", fail):
+        rows, _ = load_svmlight_file(str(path), n_features=n_features)
+    refuse_above(rows.shape[1], SPARSE_COLUMNS, "columns", fail)
+    return rows
+
+
+def _checked(array: Any, path: Path) -> Any:
+    if array.ndim != 2:
+        raise InvalidDataError(
+            f"{path} holds an array of shape {array.shape}; rows of features are needed, of shape "
+            "(n_rows, n_features)."
+        )
+    if array.dtype.kind not in "biuf":
+        raise InvalidDataError(f"{path} holds values of type {array.dtype}; features must be numbers.")
+    return array

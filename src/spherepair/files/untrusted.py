@@ -1,0 +1,145 @@
+"""Files from elsewhere: sizes and structure are checked first, decoding comes second.
+
+A packed file may unpack to a thousand times its size, and a damaged one makes its decoder raise almost
+anything. What is too large is refused while it is unpacked; what a decoder raises becomes one error of ours.
+All limits can be raised by one environment variable, which the messages name.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import math
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spherepair.errors import InvalidParameterError, SpherePairError, quoted
+
+#: Makes an error of what is wrong with a file, such as "row 3 has 1 values, ...".
+Fail = Callable[[str], SpherePairError]
+
+#: All limits are multiplied by the value of this variable.
+LIMITS_VARIABLE = "SPHEREPAIR_LIMITS"
+#: A packed file may unpack to so many bytes, or to so many times its own size where that is more.
+UNPACKED_BYTES, UNPACKED_RATIO = 2**30, 20
+#: Columns of a file with names, and of a sparse one.
+NAMED_COLUMNS, SPARSE_COLUMNS = 100_000, 10_000_000
+#: The first line of a csv file, in bytes.
+HEADER_BYTES = 2**24
+_BLOCK_BYTES = 2**20
+_HEADER_READERS: dict[tuple[int, int], Callable[[Any], Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@contextmanager
+def decoding(what: str, fail: Fail) -> Iterator[None]:
+    """Turn whatever a decoder raises on a damaged file into one error; the disk's own errors pass.
+
+    Examples
+    --------
+    >>> with decoding("a number", lambda reason: SpherePairError(f"n.txt {reason}")):
+    ...     int("seven" * 100)
+    Traceback (most recent call last):
+    spherepair.errors.SpherePairError: n.txt cannot be read as a number (invalid literal for int() ...
+    """
+    try:
+        yield
+    except (SpherePairError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # a panic of a library written in Rust is no Exception
+        # A damaged zip may send its reader to a place before the file: an invalid argument.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else quoted(error)
+        raise fail(f"cannot be read as {what} ({reason}); write or copy the file again.") from error
+
+
+def limit(usual: int) -> int:
+    """A limit, raised as the user wishes.
+
+    Examples
+    --------
+    >>> limit(100)
+    100
+    """
+    given = os.environ.get(LIMITS_VARIABLE, "1")
+    try:
+        factor = float(given)
+    except ValueError:
+        factor = math.nan
+    if not 1 <= factor <= 2**20:
+        raise InvalidParameterError(
+            f"{LIMITS_VARIABLE} must be a number from 1 to {2**20}, got {quoted(given)} instead."
+        )
+    return int(usual * factor)
+
+
+def refuse_above(count: int, usual: int, what: str, fail: Fail) -> None:
+    """Refuse more than a limit; `what` says what is counted, such as "columns"."""
+    if count > limit(usual):
+        raise fail(
+            f"has more than {limit(usual):,} {what}; if that is right, set the environment variable "
+            f"{LIMITS_VARIABLE} to 2 or more, which raises all limits so many times."
+        )
+
+
+def refuse_gzip_bomb(path: Path, fail: Fail) -> None:
+    """Refuse a file that ends in .gz and unpacks to too much, or not at all; nothing of it is kept."""
+    if path.suffix.lower() == ".gz":
+        with decoding("gzip", fail), gzip.open(path) as stream:
+            _refuse_long(map(len, _blocks(stream)), path, fail)
+
+
+def refuse_zip_bomb(path: Path, what: str, fail: Fail, *, read: bool = False) -> None:
+    """Refuse a zip that says that it unpacks to too much.
+
+    With `read` every part is unpacked once, for readers that do not stop where the zip says that it ends.
+    """
+    with decoding(what, fail), zipfile.ZipFile(path) as archive:
+        _refuse_long((member.file_size for member in archive.infolist()), path, fail)
+        for member in archive.infolist() if read else ():
+            with archive.open(member) as stream:
+                for _ in _blocks(stream):
+                    pass  # raises where the part is longer or other than it says
+
+
+def refuse_large(n_bytes: int, path: Path, fail: Fail) -> None:
+    """Refuse a packed file that would be too many bytes."""
+    allowed = max(UNPACKED_BYTES, UNPACKED_RATIO * path.stat().st_size)
+    refuse_above(n_bytes, allowed, "bytes when it is unpacked", fail)
+
+
+def _refuse_long(sizes: Iterator[int], path: Path, fail: Fail) -> None:
+    for total in accumulate(sizes):
+        refuse_large(total, path, fail)
+
+
+def _blocks(stream: Any) -> Iterator[bytes]:
+    while block := stream.read(_BLOCK_BYTES):
+        yield block
+
+
+def check_npy(stream: Any, n_bytes: int) -> None:
+    """Raise ``ValueError`` unless the header of a .npy file describes numbers that the file can hold.
+
+    NumPy allocates or maps what the header says before it looks at the rest.
+    """
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADER_READERS:
+        raise ValueError(f"its version is {version}")
+    shape, _, dtype = _HEADER_READERS[version](stream)
+    if not all(type(size) is int and 0 <= size < 2**63 for size in shape):
+        raise ValueError(f"its shape is {quoted(shape)}")
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    if math.prod(shape) * dtype.itemsize > n_bytes - stream.tell():
+        raise ValueError(f"it is shorter than its shape {quoted(shape)} says")
