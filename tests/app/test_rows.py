@@ -119,7 +119,7 @@ def test_a_path_in_an_upload_is_never_opened(tmp_path):
         ("rows.parquet", b"PAR1 nonsense", "parquet"),
         ("rows.zip", b"PK nonsense", "zip"),
         ("rows.exe", b"MZ", "unknown kind"),
-        ("rows.jsonl", b'{"a": "\\ud800"}\n', "text"),
+        ("rows.jsonl", b'{"a": "\\ud800"}\n', "json lines"),
     ],
 )
 def test_bad_files_are_one_sentence(tmp_path, name, content, message):

@@ -112,8 +112,12 @@ WRONG = [
         'seeds = [0]\nmeasure = "scores"',
         "measure of the experiment must be a list of texts",
     ),
-    ('id = "tiny"', 'id = "../../evil"', "id must consist of letters, digits, _ and -, got '../../evil'"),
-    ('id = "tiny"', 'id = ""', "id must consist of letters"),
+    (
+        'id = "tiny"',
+        'id = "../../evil"',
+        "id names a file: it may have letters, digits, _ and -, got '../../evil'",
+    ),
+    ('id = "tiny"', 'id = ""', "id names a file"),
 ]
 
 
@@ -135,7 +139,7 @@ def test_methods_that_are_no_list_of_tables_are_refused(tiny):
 
 def test_file_that_is_not_utf_8_is_refused(tiny):
     tiny.write_bytes(tiny.read_text().replace("Tiny", "Größe").encode("latin-1"))
-    with pytest.raises(InvalidParameterError, match=r"is not UTF-8 text .* save it as UTF-8"):
+    with pytest.raises(InvalidParameterError, match=r"is not UTF-8 .* save it as UTF-8"):
         read_experiment(tiny)
 
 
@@ -146,7 +150,7 @@ def test_file_nested_too_deeply_is_refused(tiny):
 
 
 def test_experiment_made_in_python_cannot_leave_the_folder_either():
-    with pytest.raises(InvalidParameterError, match="id must consist of letters"):
+    with pytest.raises(InvalidParameterError, match="id names a file"):
         replace(read_experiment("toy"), id="a/b")
 
 

@@ -98,9 +98,7 @@ def read_source(path: Path, *, text: Sequence[str] = (), trusted: bool = True) -
     file = open_columns(path, suffixes=suffixes, fail=lambda why: InvalidDataError(f"{path.name} {why}"))
     repeated = {name for name in file.names if file.names.count(name) > 1}
     if repeated:
-        raise InvalidDataError(
-            f"{path.name} has the column {quoted(min(repeated))} more than once; rename one."
-        )
+        raise InvalidDataError(f"{path.name} has column {quoted(min(repeated))} more than once; rename one.")
     # An ID such as 007 must stay what it is.
     as_text = [name for name in file.names if name in text or name.lower() in ID_NAMES]
     try:
@@ -185,9 +183,7 @@ def _unzip(path: Path) -> tuple[list[str], list[bytes]]:
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         if isinstance(error, InvalidDataError):
             raise
-        raise InvalidDataError(
-            f"{path.name} cannot be read as zip ({quoted(error)}); pack it again."
-        ) from error
+        raise InvalidDataError(f"{path.name} is a broken zip ({quoted(error)}); pack it again.") from error
 
 
 def _unpack(archive: zipfile.ZipFile, files: list[zipfile.ZipInfo], path: Path) -> Iterator[bytes]:

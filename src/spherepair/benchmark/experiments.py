@@ -122,8 +122,7 @@ class Experiment:
         # The id becomes a file name in the results folder and must not lead out of it.
         if not re.fullmatch("[A-Za-z0-9_-]+", self.id):
             raise InvalidParameterError(
-                f"id must consist of letters, digits, _ and -, got {quoted(self.id)} instead; it names a "
-                "file."
+                f"id names a file: it may have letters, digits, _ and -, got {quoted(self.id)} instead."
             )
 
 
@@ -180,9 +179,7 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidParameterError(
-            f"{path} is not UTF-8 text ({quoted(error)}); save it as UTF-8."
-        ) from error
+        raise InvalidParameterError(f"{path} is not UTF-8 ({quoted(error)}); save it as UTF-8.") from error
 
 
 def _shipped() -> dict[str, str]:

@@ -335,12 +335,9 @@ class SharedPretraining:
         """All that the weights depend on; the key adds the version of the code."""
         method: Any = self.method
         if isinstance(method, JointPretraining):  # with the values it chooses itself
-            chosen = {
-                "epochs": method.n_epochs(rows, session),
-                "min_steps": method.n_steps(rows, session),
-                "batch_size": method.step_rows(rows, session),
-            }
-            method = replace(method, **chosen)
+            epochs, n_steps = method.n_epochs(rows, session), method.n_steps(rows, session)
+            batch_size = method.step_rows(rows, session)
+            method = replace(method, epochs=epochs, min_steps=n_steps, batch_size=batch_size)
         return {
             "data": dict(self.data),
             "method": repr(method),

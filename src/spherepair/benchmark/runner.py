@@ -12,7 +12,6 @@ results.jsonl         all results, one per line
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import subprocess
@@ -50,6 +49,8 @@ from spherepair.files import atomic_write, atomic_write_text, file_lock
 COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"
 #: Sparse rows that take no more than this when dense are made dense, so that a GPU can hold them.
 DENSE_BYTES = 4 * 2**30
+#: Seconds by which clocks of machines that share a folder may differ.
+CLOCK_SKEW = 600
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")
 
 
@@ -182,9 +183,8 @@ class _Worker:
             self._n_skipped += 1
             return True
         failure = self._results.failure(key)
-        # Older failures are tried again, and those of a clock that was wrong; one since our start is another
-        # process's.
-        if failure is None or not self._started <= _number(failure.get("time")) <= time.time():
+        # Older failures and those of a wrong clock are tried again; newer ones are another process's.
+        if failure is None or not self._started <= failure.get("time", 0.0) <= time.time() + CLOCK_SKEW:
             return False
         self._failures.append((self._runs[key].title, str(failure.get("error"))))
         return True
@@ -245,10 +245,6 @@ def _dense(X: Any) -> Any:
     if sparse.issparse(X) and 4 * X.shape[0] * X.shape[1] <= DENSE_BYTES:
         return X.toarray().astype(np.float32, copy=False)
     return X
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
 
 
 class ResultsFolder:

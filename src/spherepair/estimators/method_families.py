@@ -121,7 +121,8 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         seed = derive_seed(self._seed, "clustering") % 2**32  # the range of scikit-learn's clusterers
         start = self._proved_centers(embedding, job.trusted, n_clusters)
         found = assigner.assign(embedding, n_clusters, seed=seed, start=start)
-        _warn_about_empty_clusters(found.labels, n_clusters)
+        if isinstance(self.clustering, str):  # a clusterer of the user's own may find fewer
+            _warn_about_empty_clusters(found.labels, n_clusters)
         return found, number
 
     def _proved_centers(
