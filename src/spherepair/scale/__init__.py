@@ -35,6 +35,7 @@ class Progress:
 
     n_parts: int
     n_done: int
+    n_kept: int  # of an earlier run, among those that are done
     n_rows: int  # of this run
     seconds: float
 
@@ -42,6 +43,11 @@ class Progress:
     def rows_per_second(self) -> float:
         """Rows labeled in a second."""
         return self.n_rows / max(self.seconds, 1e-9)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds that the other parts will take at this speed."""
+        return (self.n_parts - self.n_done) * self.seconds / max(1, self.n_done - self.n_kept)
 
 
 @dataclass(frozen=True)
@@ -271,7 +277,8 @@ def _run(
             found.append(outcome)
             n_rows += outcome.n_rows
             if progress is not None:
-                progress(Progress(len(parts), len(found), n_rows, time.monotonic() - started))
+                so_far = (len(parts), len(found), len(kept), n_rows)
+                progress(Progress(*so_far, time.monotonic() - started))
     seconds = time.monotonic() - started
     return Summary(
         out=work.out.source,
