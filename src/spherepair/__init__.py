@@ -42,7 +42,7 @@ _MODULES = {
 }
 _PACKAGES = (
     "asking", "baselines", "benchmark", "clustering", "constraints", "datasets", "encoders", "errors",
-    "estimators", "losses", "metrics", "networks", "plots", "report", "terms", "theory", "training",
+    "estimators", "losses", "metrics", "networks", "plots", "report", "scale", "terms", "theory", "training",
 )  # fmt: skip
 
 

@@ -117,8 +117,16 @@ class ModelFileError(SpherePairError, ValueError):
     """A saved model or checkpoint is missing, truncated, altered or of an unknown version."""
 
 
+class MissingRowsError(SpherePairError, AttributeError):
+    """A model that was saved without its rows has no labels, embedding or pairs of them."""
+
+
 class DatasetNotFoundError(SpherePairError, FileNotFoundError):
     """A benchmark data set is not on this machine; the message says which file to put where."""
+
+
+class PartError(SpherePairError, RuntimeError):
+    """A part of a data set could not be done; the message names it. What is done stays."""
 
 
 class MissingDependencyError(SpherePairError, ImportError):

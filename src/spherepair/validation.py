@@ -24,6 +24,7 @@ from spherepair.errors import (
     InvalidParameterError,
     quoted,
 )
+from spherepair.files.arrow_rows import as_table, empty_table, vector_columns, widen
 from spherepair.networks import ARCHITECTURES
 
 CONFLICT_POLICIES = ("weigh", "raise", "drop", "keep")
@@ -79,17 +80,24 @@ def check_table(estimator: Any, X: Any, *, reset: bool, finite: bool = True) -> 
     ----------
     estimator : BaseEstimator
         Stores the number and names of the columns (``reset=True``) or must agree with them.
-    X : ndarray, memory map, sparse matrix, torch tensor, or pandas / polars / pyarrow table
+    X : ndarray, memory map, sparse matrix, torch tensor, pandas / polars / pyarrow table, or Arrow stream
+        Columns of an Arrow table may hold vectors.
     reset : bool
     finite : bool, default=True
         Whether to look for NaN and infinity; prediction looks for them while it reads the rows.
     """
     if isinstance(X, torch.Tensor):
         X = _tensor_to_array(X)
+    X = as_table(X)
     names = _column_names(X)
     try:
+        if vector_columns(X):
+            values, names = widen(X)
+            X = empty_table(names)
+        else:
+            values = X if names is None else _table_to_array(X, names)
         array = check_array(
-            X if names is None else _table_to_array(X, names),
+            values,
             accept_sparse="csr",
             dtype="numeric",
             ensure_all_finite=False,

@@ -318,13 +318,13 @@ def test_ids_with_commas_and_quotes_survive(call, example, tmp_path):
 
 def test_large_files_are_labelled_in_blocks_with_the_same_result(call, example, tmp_path, monkeypatch):
     call("predict", example.model, example.rows, "--out", tmp_path / "whole.npy")
-    monkeypatch.setattr("spherepair.cli.model_commands.BLOCK_ROWS", 50)
+    monkeypatch.setattr("spherepair.cli.predict_command.BLOCK_ROWS", 50)
     call("predict", example.model, example.rows, "--out", tmp_path / "blocks.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "whole.npy"), np.load(tmp_path / "blocks.npy"))
 
 
 def test_bad_row_in_a_later_block_says_from_where_it_counts(call, example, tmp_path, monkeypatch):
-    monkeypatch.setattr("spherepair.cli.model_commands.BLOCK_ROWS", 50)
+    monkeypatch.setattr("spherepair.cli.predict_command.BLOCK_ROWS", 50)
     X = example.X.copy()
     X[70, 2] = np.nan
     np.save(tmp_path / "rows.npy", X)

@@ -34,7 +34,7 @@ def test_probabilities_do_not_depend_on_blocks_of_rows(
     fitted: SpherePair, X: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offsets = fitted.embedding_ - fitted.cluster_centers_[fitted.labels_]
-    assert fitted._cloud_variance() == pytest.approx(np.square(offsets).mean(), rel=1e-5)
+    assert fitted._spread() == pytest.approx(np.square(offsets).mean(), rel=1e-5)
     expected = fitted.predict_proba(X)
     monkeypatch.setattr(method_families, "VARIANCE_ROWS", 7)
     np.testing.assert_allclose(fitted.predict_proba(X), expected, rtol=1e-5, atol=1e-12)

@@ -217,8 +217,8 @@ def test_of_many_rows_some_tell_how_wide_clusters_are(
     fitted: SpherePair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = np.square(fitted.embedding_ - fitted.cluster_centers_[fitted.labels_]).mean()
-    assert fitted._cloud_variance() == pytest.approx(exact, rel=1e-5)
+    assert fitted._spread() == pytest.approx(exact, rel=1e-5)
     monkeypatch.setattr(method_families, "VARIANCE_ROWS", 40)
-    rough = fitted._cloud_variance()
+    rough = fitted._spread()
     assert rough != pytest.approx(exact, rel=1e-5)
     assert rough == pytest.approx(exact, rel=0.7)

@@ -15,7 +15,7 @@ from spherepair.training.session import Session
 
 def test_layers_on_a_gpu_have_a_seed_for_every_epoch_and_its_generator_is_put_back(monkeypatch):
     seeds, forked = [], []
-    network = nn.Linear(1, 1)
+    network = nn.Sequential(nn.Linear(1, 1), nn.Dropout())
     processor = torch.get_rng_state()
 
     def fork(devices):

@@ -76,8 +76,8 @@ COMMANDS = {
         "spherepair refine model/ rows.csv --constraints more_pairs.csv --id id --out model/",
     ),
     "predict": Command(
-        "model_commands",
-        "Label rows with a saved model.",
+        "predict_command",
+        "Label rows with a saved model: one file, or a data set of any size.",
         "spherepair predict model/ new_rows.csv --id id --out labels.csv",
     ),
     "check": Command(

@@ -19,7 +19,7 @@ from spherepair.asking.questions import Answer, Link, Question
 from spherepair.asking.situation import InterviewState
 from spherepair.cli import options
 from spherepair.cli.answerers import Command, Keyboard, Program, parse_keys, program_name, split_command
-from spherepair.cli.model_commands import build_model, write_labels
+from spherepair.cli.model_commands import build_model
 from spherepair.cli.options import (
     Preset,
     check_label_file,
@@ -36,6 +36,7 @@ from spherepair.errors import InvalidAnswerError, InvalidParameterError, SphereP
 from spherepair.estimators.job import attach_encoder
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files.data_tables import Table
+from spherepair.files.label_files import write_labels
 
 RECORD_SUFFIXES = (".jsonl", ".ndjson")
 #: A question that stays on the screen for longer counts as so many seconds: the person was away.

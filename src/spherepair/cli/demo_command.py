@@ -14,15 +14,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from spherepair.cli.model_commands import (
-    predict_blocks,
-    read_inputs,
-    result_fields,
-    result_lines,
-    training_progress,
-    write_labels,
-)
+from spherepair.cli.model_commands import read_inputs, result_fields, result_lines, training_progress
 from spherepair.cli.options import JsonOption, QuietOption, SeedOption, layer_sizes
+from spherepair.cli.predict_command import predict_blocks
 from spherepair.cli.raw_rows import ColumnChoice, read_rows_for
 from spherepair.cli.terminal import Terminal, command_terminal
 from spherepair.constraints import Constraints
@@ -30,6 +24,7 @@ from spherepair.errors import InvalidParameterError
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import atomic_write_text
 from spherepair.files.columns import write_columns
+from spherepair.files.label_files import write_labels
 from spherepair.metrics import clustering_accuracy
 from spherepair.plots import plot_cluster_number, plot_embedding, save_figure
 from spherepair.plots.style import new_figure

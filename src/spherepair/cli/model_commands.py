@@ -1,4 +1,4 @@
-"""``spherepair fit``, ``refine`` and ``predict``: make a model from files, improve it, label rows with it."""
+"""``spherepair fit`` and ``refine``: make a model from files, and improve it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spherepair.cli import options
 from spherepair.cli.options import (
@@ -32,14 +31,10 @@ from spherepair.errors import ConflictError, InvalidConstraintsError, InvalidDat
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, detach_encoder, training_table
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.files import atomic_write
-from spherepair.files.columns import write_columns
 from spherepair.files.data_tables import Table, column_names
+from spherepair.files.label_files import write_labels
 from spherepair.persistence import MODEL_FILE
 from spherepair.training.session import CHECKPOINT_FILE
-
-#: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
-BLOCK_ROWS = 65_536
 
 
 def fit(
@@ -172,38 +167,6 @@ def refine(
         terminal.print_result(fields, [*lines, f"model       {out}"])
 
 
-def predict(
-    model: options.ModelArgument,
-    data: options.DataArgument,
-    *,
-    out: options.LabelsArgument,
-    id_column: options.IdOption = None,
-    drop: options.DropOption = None,
-    device: options.DeviceOption = "auto",
-    quiet: options.QuietOption = False,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Label rows with a saved model."""
-    with command_terminal("predict", as_json=as_json, quiet=quiet) as terminal:
-        check_label_file(out, [data])
-        started = time.monotonic()
-        with terminal.spinner(f"reading {data}"):
-            fitted = load(model, device=device)
-            table = read_rows_for(fitted, data, id_column=id_column, drop=drop or ())
-        labels = predict_blocks(fitted, table, terminal)
-        write_labels(out, labels, ids=table.ids, id_name=table.id_name)
-        sizes = np.bincount(labels, minlength=fitted.n_clusters_).tolist()
-        fields = {
-            "labels": str(out),
-            "n_rows": len(labels),
-            "n_clusters": fitted.n_clusters_,
-            "cluster_sizes": sizes,
-            "seconds": round(time.monotonic() - started, 3),
-        }
-        found = f"{len(labels):,} rows labeled, {np.count_nonzero(sizes)} of {len(sizes)} clusters used"
-        terminal.print_result(fields, [found, f"labels      {out}"])
-
-
 def build_model(
     clusters: str,
     preset: Preset,
@@ -304,29 +267,6 @@ def result_lines(model: SpherePair, pairs: Constraints, *, seconds: float) -> li
     return [*lines, *said, f"time        {seconds:.1f} s"]
 
 
-def predict_blocks(model: SpherePair, table: Table, terminal: Terminal) -> NDArray[np.int64]:
-    """Labels of all rows, predicted in blocks."""
-    labels = np.empty(table.n_rows, dtype=np.int64)
-    if table.n_rows == 0:
-        raise InvalidDataError("the file has no rows; there is nothing to label.")
-    with terminal.progress_bar("labeling") as bar:
-        for start in range(0, table.n_rows, BLOCK_ROWS):
-            stop = min(start + BLOCK_ROWS, table.n_rows)
-            labels[start:stop] = _predict_block(model, table.X, start, stop)
-            bar.show("labeling", stop, total=table.n_rows)
-    return labels
-
-
-def _predict_block(model: SpherePair, X: Any, start: int, stop: int) -> NDArray[np.int64]:
-    block = X.slice(start, stop - start) if hasattr(X, "slice") else X[start:stop]
-    try:
-        return model.predict(block)
-    except InvalidDataError as error:
-        if start == 0:
-            raise
-        raise InvalidDataError(f"counting from row {start} of the file: {error}") from error
-
-
 def _warn_about_unused_columns(data: Path, table: Table, terminal: Terminal) -> None:
     """Warn that pairs are read as positions if the file has a column that may hold IDs."""
     unused = [] if table.names is None else sorted(set(column_names(data)) - set(table.names))
@@ -368,31 +308,3 @@ def _after_interruption(checkpoint: Path | None) -> str:
     if checkpoint is None:
         return f"{NOTHING_WRITTEN} With --checkpoint DIR an interrupted fit can be continued."
     return f"interrupted; run the same command again to continue from {checkpoint}."
-
-
-def write_labels(
-    path: Path, labels: NDArray[np.int64], *, ids: Any = None, id_name: str | None = None
-) -> None:
-    """Write labels as columns ``row`` (or the IDs) and ``label``, or as a plain .npy array.
-
-    Parameters
-    ----------
-    path : Path
-        The file; its ending decides the format.
-    labels : ndarray of shape (n_rows,)
-    ids : Arrow array of shape (n_rows,), optional
-    id_name : str, optional
-        Name of the ID column.
-    """
-    if path.suffix.lower() != ".npy":
-        write_columns(path, _label_columns(labels, ids, id_name))
-        return
-    with atomic_write(path) as temporary, temporary.open("wb") as stream:
-        np.save(stream, labels, allow_pickle=False)
-
-
-def _label_columns(labels: NDArray[np.int64], ids: Any, id_name: str | None) -> dict[str, Any]:
-    first = np.arange(len(labels)) if ids is None else ids
-    name = "row" if id_name is None else id_name
-    # The labels must not replace an ID column that is itself named "label".
-    return {name: first, "label" if name != "label" else "cluster": labels}

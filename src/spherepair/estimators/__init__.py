@@ -127,11 +127,19 @@ def _rebuild(
     check_weights(model.network_.state_dict(), weights)
     model.network_.load_state_dict(weights)
     model.network_.to(model._hardware.device).eval()
-    model.labels_, model.embedding_ = arrays["labels"], arrays["embedding"]
     model.cluster_centers_ = arrays["cluster_centers"]
     model.n_clusters_ = len(model.cluster_centers_)
     model.history_, number = manifest["history"], manifest["cluster_number"]
     model.cluster_number_ = None if number is None else ClusterNumber.from_dict(number)
+    model._saved_spread = manifest.get("spread")
+    if manifest.get("has_rows", True):
+        _restore_rows(model, manifest, arrays)
+    return model
+
+
+def _restore_rows(model: Any, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Labels, embedding and pairs of the rows of the fit."""
+    model.labels_, model.embedding_ = arrays["labels"], arrays["embedding"]
     model.constraints_ = Constraints.from_arrays(
         arrays["pairs.left"],
         arrays["pairs.right"],
@@ -142,7 +150,6 @@ def _rebuild(
     )
     if isinstance(model, JudgingClusterer):
         model.restore_judgment(manifest.get("wrong_answers"), arrays)
-    return model
 
 
 def _build_model(manifest: dict[str, Any], device: str, encoder: nn.Module | None) -> Any:

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils._param_validation import InvalidParameterError as SklearnInvalidParameterError
 from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
@@ -30,6 +29,7 @@ from spherepair.clustering.assigners import Assignment
 from spherepair.constraints import Constraints
 from spherepair.encoders import pack_encoder
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
+from spherepair.estimators.fitted_state import FittedState
 from spherepair.estimators.job import (
     FIT,
     REFINING,
@@ -61,9 +61,7 @@ REFINE_EPOCHS = 8
 Logits = Callable[[Tensor], Tensor]
 
 
-class DeepConstrainedClusterer(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
-):
+class DeepConstrainedClusterer(FittedState):
     """Base of all estimators: fit, predict, predict_proba, transform, score_pairs, refine, save."""
 
     _needs_pairs: bool = True  # whether training is skipped where there are none
@@ -216,13 +214,20 @@ class DeepConstrainedClusterer(
         self._finish(job, before=self.labels_)
         return self
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, rows: bool = True) -> None:
         """Write the fitted model to a folder: ``model.json`` and ``weights.safetensors``.
 
-        The rows are not saved, only their labels and embedding; :func:`spherepair.load` reads the model.
+        The rows are not saved, only their labels, embedding and pairs. Read by :func:`spherepair.load`.
+
+        Parameters
+        ----------
+        folder : path
+        rows : bool, default=True
+            Without it these are not saved either: as small as the network, the model predicts but cannot be
+            refined.
         """
         check_is_fitted(self)
-        save_model(self, folder, encoder=pack_encoder(getattr(self, "encoder_", None)))
+        save_model(self, folder, encoder=pack_encoder(getattr(self, "encoder_", None)), rows=rows)
 
     # What a method supplies. Those without a body have to be written.
 
@@ -279,6 +284,10 @@ class DeepConstrainedClusterer(
         """Unnormalized log-probabilities of the clusters, given embeddings, after fit."""
         raise NotImplementedError
 
+    def _spread(self) -> float | None:
+        """What these take from the training rows besides the centers; nothing by default."""
+        return None
+
     def _label_scores(self) -> Logits:
         """Scores whose argmax is the label; may be cheaper than the logits."""
         return self._membership_logits()
@@ -306,11 +315,6 @@ class DeepConstrainedClusterer(
         if on_conflict == "weigh" and not self._can_judge(pairs):
             return validation.take_back_contradictions(pairs)
         return pairs
-
-    def _reset(self) -> None:
-        """Drop the results of an earlier fit: a fit that fails must not leave a mixture of two models."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
 
     def _settle(self, table: Any) -> None:
         """Choose device, seed, scaling and the sizes of the network."""
@@ -378,23 +382,3 @@ class DeepConstrainedClusterer(
 
     def _monitors(self) -> list[Monitor]:
         return [monitor for monitor in [resolve_progress(self.progress)] if monitor is not None]
-
-    # What scikit-learn asks for.
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self._embedding_dim)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "labels_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        return tags
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A pickled or copied model leaves the training table behind.
-        state: dict[str, Any] = super().__getstate__()
-        return {**state, "_table": None} if hasattr(self, "_table") else state

@@ -16,6 +16,7 @@ from torch import Tensor
 from spherepair import validation
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError
+from spherepair.files.arrow_rows import as_table, is_stream, open_stream
 from spherepair.training.rows import RowSource, map_rows, open_rows
 from spherepair.training.session import Session
 
@@ -180,6 +181,12 @@ def map_checked_rows(
     model: Any, X: Any, function: Callable[[Tensor], Tensor], *, dtype: Any = np.float32
 ) -> NDArray[Any]:
     """Apply a function to rows a block at a time, looking for NaN in the same pass over the data."""
+    if is_stream(X):  # never whole in memory
+        batches = (as_table(batch) for batch in open_stream(X) if len(batch))
+        parts = [map_checked_rows(model, batch, function, dtype=dtype) for batch in batches]
+        if not parts:
+            raise InvalidDataError("the stream has no rows; there is nothing to predict.")
+        return np.concatenate(parts)
     X = encode_rows(model, X, reset=False)
     if isinstance(X, Tensor) and X.is_cuda and X.layout == torch.strided:
         table: Any = validation.check_tensor(model, X)
@@ -199,3 +206,26 @@ def map_checked_rows(
         is_usable = map_rows(lambda x: x.isfinite().all(dim=1), rows, model._hardware, dtype=np.bool_)
         validation.refuse_overflow(is_usable)
     return result
+
+
+@dataclass(frozen=True)
+class Labeled:
+    """What a model says of rows."""
+
+    labels: NDArray[np.int64]  # (n,)
+    confidence: NDArray[np.float32]  # (n,) probability of the label
+    embedding: NDArray[np.float32]  # (n, D)
+
+
+def label_rows(model: Any, X: Any) -> Labeled:
+    """Labels, their probabilities and the embedding of rows in one pass through the network."""
+    network, scores, logits = model._fitted_network(), model._label_scores(), model._membership_logits()
+
+    def describe(x: Tensor) -> Tensor:
+        z = model._embed(network, x)
+        label = scores(z).argmax(dim=1, keepdim=True)
+        probability = logits(z).softmax(dim=1).gather(1, label)
+        return torch.cat([label.float(), probability, z], dim=1)  # a label is far below 2**24
+
+    found = map_checked_rows(model, X, describe)
+    return Labeled(found[:, 0].astype(np.int64), found[:, 1].copy(), found[:, 2:])

@@ -108,7 +108,7 @@ class JudgingClusterer(EmbeddingClusterer):
         list of Suspect
         """
         check_is_fitted(self)
-        judgment: Judgment | None = getattr(self, "judgment_", None)
+        judgment: Judgment | None = self.judgment_
         if judgment is None:
             raise InvalidParameterError(
                 "the answers of this fit were not judged: wrong_answers is None, all are of one kind or "

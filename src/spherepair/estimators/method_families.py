@@ -161,13 +161,14 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         von Mises-Fisher distributions of one concentration. The most probable cluster is the nearest.
         """
         scores = self._label_scores()
-        precision = 1.0 / max(self._cloud_variance(), torch.finfo(torch.float32).tiny)
+        precision = 1.0 / max(self._spread(), torch.finfo(torch.float32).tiny)
         return lambda z: precision * scores(z)
 
     def _label_scores(self) -> Logits:
         """Minus half the squared distance to each center, without |z|², which is the same for all."""
         check_is_fitted(self)
-        centers = torch.from_numpy(self.cluster_centers_).to(self._hardware.device)
+        # A copy: torch warns about arrays that it may not write to, as they come out of a shared store.
+        centers = torch.tensor(self.cluster_centers_, device=self._hardware.device)
         half_square = centers.square().sum(dim=1) / 2
         exact = replace(self._hardware, precision="float32")  # as in the labels of the fit
 
@@ -177,7 +178,10 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
 
         return scores
 
-    def _cloud_variance(self) -> float:
+    def _spread(self) -> float:
+        """Mean squared distance per dimension of the training rows to their own centers."""
+        if not hasattr(self, "labels_"):
+            return float(self._saved_spread)
         step = -(-len(self.labels_) // VARIANCE_ROWS)
         labels = self.labels_[::step]
         assigned = labels >= 0

@@ -1,10 +1,8 @@
 """Files of named columns: csv, json lines and parquet.
 
-Tables of features and files of pairs are read and written here, as Arrow tables. Rows
-are counted as a text editor counts lines: the header of a csv file is row 1, so its first record is
-row 2; the first line of a json lines file is row 1; the first record of a parquet file is row 1.
-
-pyarrow is an optional dependency and is imported where it is used.
+Tables of features and files of pairs are read and written here, as Arrow tables. Rows are counted as a text
+editor counts lines: the header of a csv file is row 1, so its first record is row 2; the first line of a json
+lines file and the first record of a parquet file are row 1. pyarrow is optional, imported where it is used.
 """
 
 from __future__ import annotations
@@ -144,7 +142,7 @@ def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
     elif name.endswith(JSON_LINES_SUFFIXES):
         content = "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
     else:
-        content = _csv_bytes(table)
+        content = csv_bytes(table)
     # No time stamp: the same columns give the same file.
     atomic_write_bytes(path, gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
 
@@ -355,7 +353,8 @@ def _parquet_bytes(table: Any) -> bytes:
     return stream.getvalue()
 
 
-def _csv_bytes(table: Any) -> bytes:
+def csv_bytes(table: Any, *, header: bool = True) -> bytes:
+    """An Arrow table as csv; quotes only where a value needs them."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.csv as pa_csv
@@ -366,7 +365,8 @@ def _csv_bytes(table: Any) -> bytes:
     is_special = any(pc.any(pc.match_substring_regex(text, '[",\\r\\n]')).as_py() for text in texts)
     style = "needed" if is_special else "none"
     stream = io.BytesIO()
-    pa_csv.write_csv(table, stream, pa_csv.WriteOptions(quoting_style=style, quoting_header=style))
+    options = pa_csv.WriteOptions(include_header=header, quoting_style=style, quoting_header=style)
+    pa_csv.write_csv(table, stream, options)
     return stream.getvalue()
 
 

@@ -36,14 +36,15 @@ READ_ATTEMPTS, READ_PAUSE = 25, 0.02
 FORMAT_VERSION, READABLE_FORMATS = 2, (1, 2)
 #: Prefix of the network's weights among the tensors of a model.
 NETWORK_PREFIX = "network."
+_PAIR_ARRAYS = ("left", "right", "is_must_link", "weight", "source_row")
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def save_model(model: Any, folder: str | Path, *, encoder: tuple[Any, Any] = ({}, {})) -> None:
+def save_model(model: Any, folder: str | Path, *, encoder: Any = ({}, {}), rows: bool = True) -> None:
     """Write a fitted estimator, with its encoder of rows as JSON and arrays; see :func:`spherepair.load`."""
     _refuse_other_network(model)
     number, names = model.cluster_number_, getattr(model, "feature_names_in_", None)
-    judgment = getattr(model, "judgment_", None)
+    judgment = getattr(model, "judgment_", None) if rows else None
     manifest = {
         "estimator": type(model).__name__,
         "spherepair_version": __version__,
@@ -64,27 +65,32 @@ def save_model(model: Any, folder: str | Path, *, encoder: tuple[Any, Any] = ({}
         "hidden_dims": model._hidden_dims,
         "cluster_number": None if number is None else number.to_dict(),
         "history": model.history_,
-        "pair_texts": _pair_texts(model.constraints_),
+        "has_rows": rows,
+        "spread": model._spread(),
+        "pair_texts": _pair_texts(model.constraints_) if rows else {},
         "wrong_answers": None if judgment is None else judgment.wrong.to_dict(),
     }
-    arrays = _arrays(model) | encoder[1]
+    arrays = (_row_arrays(model) if rows else {}) | _model_arrays(model) | encoder[1]
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     tensors |= {NETWORK_PREFIX + k: v for k, v in model.network_.state_dict().items()}
     write_model(folder, manifest | encoder[0], tensors)
 
 
-def _arrays(model: Any) -> dict[str, Any]:
-    """Labels, embedding, pairs and scaling of a fitted estimator."""
-    pairs, scaling = model.constraints_, model._scaling
+def _model_arrays(model: Any) -> dict[str, Any]:
+    """Centers and scaling of a fitted estimator: with the network, all that a prediction needs."""
+    arrays, scaling = {"cluster_centers": model.cluster_centers_}, model._scaling
+    if scaling.shift is not None and scaling.factor is not None:
+        arrays |= {"scaling.shift": scaling.shift, "scaling.factor": scaling.factor}
+    return arrays
+
+
+def _row_arrays(model: Any) -> dict[str, Any]:
+    """Labels, embedding and pairs of the rows of the fit."""
+    pairs = model.constraints_
     arrays = {
         "labels": model.labels_,
         "embedding": model.embedding_,
-        "cluster_centers": model.cluster_centers_,
-        "pairs.left": pairs.left,
-        "pairs.right": pairs.right,
-        "pairs.is_must_link": pairs.is_must_link,
-        "pairs.weight": pairs.weight,
-        "pairs.source_row": pairs.source_row,
+        **{f"pairs.{name}": getattr(pairs, name) for name in _PAIR_ARRAYS},
         **{f"pairs.{name}": codes for name, (_, codes) in _encoded_texts(pairs).items()},
     }
     if pairs.details.value is not None:
@@ -93,8 +99,6 @@ def _arrays(model: Any) -> dict[str, Any]:
         judged = ("right", "neighbors_same", "informative")
         arrays |= {f"judgment.{name}": getattr(judgment, name) for name in judged}
         arrays["judgment.weights"] = model.pair_weights_
-    if scaling.shift is not None and scaling.factor is not None:
-        arrays |= {"scaling.shift": scaling.shift, "scaling.factor": scaling.factor}
     return arrays
 
 

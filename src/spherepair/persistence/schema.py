@@ -131,6 +131,8 @@ OTHERS: dict[str, tuple[Rule, str]] = {
     "spherepair_version": (_is_text, "a version"),
     "versions": (_named(_is_text), "versions by name"),
     "hidden_dims": (_optional(_list_of(_whole(1, 2**20))), "a list of sizes"),
+    "has_rows": (_is_flag, "true or false"),
+    "spread": (_optional(lambda value: _is_number(value) and 0 <= value < math.inf), "a number"),
     "pair_texts": (_named(_list_of(_is_text)), "lists of texts"),
     "wrong_answers": (_optional(_WRONG_ANSWERS), "shares of wrong answers"),
     "row_encoder": (_fields({"encoder": bool, "versions": _named(_is_text)}), "an encoder"),

@@ -345,12 +345,16 @@ def row_batches(
     seed: int,
     stream: str,
     min_steps: int = 1,
+    most_rows: int | None = None,
     shuffled: bool = True,
     part: str = "joint",
 ) -> Batches:
-    """Epochs over all rows without pairs, as in pretraining: one pass, or as many as ``min_steps`` needs."""
+    """Epochs over all rows without pairs, as in pretraining: one pass, or as many as ``min_steps`` needs.
+
+    Of more than ``most_rows`` rows an epoch shows about as many, drawn anew.
+    """
     size = min(batch_size, rows.n_rows)
-    one_pass = -(-rows.n_rows // size)
+    one_pass = -(-min(rows.n_rows, most_rows or rows.n_rows) // size)
     return Batches(
         rows,
         PairTensors.none(),

@@ -35,6 +35,9 @@ HIDDEN_DROPOUT = 0.2
 #: between LEAST_EPOCHS and MOST_EPOCHS.
 GPU_EPOCHS = 50
 ROWS_SEEN, LEAST_EPOCHS, MOST_EPOCHS = 600_000, 15, 30
+#: Most rows in an epoch of joint pretraining: of a larger table every epoch draws others. Beyond some hundred
+#: thousand rows, more of them do not make it better, only longer.
+MOST_ROWS = 100_000
 #: Tables with fewer rows take smaller steps in joint pretraining.
 SMALL_TABLE = 1000
 
@@ -100,7 +103,8 @@ class JointPretraining:
     ----------
     epochs : int, optional
         By default 50 on a GPU; on a CPU 30, fewer beyond 20,000 rows and 15 from 40,000 on. 150 epochs gain
-        up to 0.8 points where there are many pairs, for twice the time of a whole fit on a GPU.
+        up to 0.8 points where there are many pairs, for twice the time of a whole fit on a GPU. Each shows at
+        most 100,000 rows.
     min_steps : int, optional
         Least number of steps in all epochs together, so that small tables are trained well; their epochs then
         hold several passes. By default 1,500; on a CPU 750 for tables of less than 20,000 rows and 300 below
@@ -146,6 +150,7 @@ class JointPretraining:
             rows,
             batch_size=self.step_rows(rows, session),
             min_steps=-(-self.n_steps(rows, session) // self.n_epochs(rows, session)),
+            most_rows=MOST_ROWS,
             seed=session.seed,
             stream=JOINT_STAGE,
         )

@@ -152,11 +152,11 @@ class Scaling:
         if self.shift is None or self.factor is None:
             return lambda x: x.float()
         if not self.shift.any():
-            only = torch.from_numpy(self.factor).to(device, torch.float32)
+            only = torch.tensor(self.factor, device=device, dtype=torch.float32)
             return lambda x: x.float() * only
         wide = torch.float32 if device.type == "mps" else torch.float64
-        shift = torch.from_numpy(self.shift).to(device, wide)
-        factor = torch.from_numpy(self.factor).to(device, wide)
+        shift = torch.tensor(self.shift, device=device, dtype=wide)
+        factor = torch.tensor(self.factor, device=device, dtype=wide)
         return lambda x: ((x.to(wide) - shift) * factor).float()
 
 

@@ -1,0 +1,132 @@
+"""Arrow data as rows of numbers: streams of batches, and columns that hold vectors.
+
+A column of vectors, such as embeddings, stands for as many features as they have entries, which are called
+``name[0]``, ``name[1]``, and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spherepair.errors import InvalidDataError
+
+_ENTRY = re.compile(r"^(.*)\[\d+\]$", re.DOTALL)
+
+
+def is_stream(X: Any) -> bool:
+    """Whether ``X`` gives Arrow batches one after another: a record batch reader or a DuckDB relation.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"a": [1.0, 2.0]})
+    >>> is_stream(table), is_stream(table.to_reader())
+    (False, True)
+    """
+    if not hasattr(X, "__arrow_c_stream__"):
+        return False
+    import narwhals as nw
+
+    return not nw.dependencies.is_into_dataframe(X) and not nw.dependencies.is_into_series(X)
+
+
+def open_stream(X: Any) -> Any:
+    """A record batch reader of whatever :func:`is_stream`, or of an Arrow table."""
+    import pyarrow as pa
+
+    return X if isinstance(X, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(X)
+
+
+def as_table(X: Any) -> Any:
+    """A stream or a record batch as an Arrow table; anything else as it is."""
+    if is_stream(X):
+        return open_stream(X).read_all()
+    if hasattr(X, "__arrow_c_array__") and hasattr(X, "to_struct_array"):
+        import pyarrow as pa
+
+        return pa.Table.from_batches([X])
+    return X
+
+
+def vector_columns(X: Any) -> list[str]:
+    """Names of the columns of an Arrow table that hold vectors; none of any other table."""
+    if not (hasattr(X, "schema") and hasattr(X, "combine_chunks")):
+        return []
+    return [field.name for field in X.schema if is_vector(field.type)]
+
+
+def is_vector(kind: Any) -> bool:
+    """Whether this is Arrow's type of a column of vectors of numbers."""
+    import pyarrow.types as kinds
+
+    is_list = kinds.is_fixed_size_list(kind) or kinds.is_list(kind) or kinds.is_large_list(kind)
+    return bool(is_list and (kinds.is_floating(kind.value_type) or kinds.is_integer(kind.value_type)))
+
+
+def stored_columns(features: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Columns of a file that hold these features; a feature that no column holds stays as it is.
+
+    Examples
+    --------
+    >>> stored_columns(["age", "v[0]", "v[1]", "other[0]"], ["id", "v", "age"])
+    ['age', 'v', 'other[0]']
+    """
+    known = set(names)
+    entries = ((name, _ENTRY.match(name)) for name in features)
+    stored = (
+        entry.group(1) if name not in known and entry is not None and entry.group(1) in known else name
+        for name, entry in entries
+    )
+    return list(dict.fromkeys(stored))
+
+
+def widen(table: Any) -> tuple[NDArray[Any], list[str]]:
+    """An Arrow table with columns of vectors as an array (n_rows, n_features), and the names of these."""
+    blocks, names = [], []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        block = _vectors(name, column) if is_vector(column.type) else _numbers(name, column)
+        blocks.append(block)
+        names += [f"{name}[{place}]" for place in range(block.shape[1])] if is_vector(column.type) else [name]
+    if len(blocks) == 1:
+        return np.array(blocks[0]), names  # a copy that may be written to: torch shares no other
+    return np.concatenate(blocks, axis=1), names
+
+
+def empty_table(names: Sequence[str]) -> Any:
+    """An Arrow table of numbers without rows, for whoever asks only for the names of its columns."""
+    import pyarrow as pa
+
+    return pa.table({name: pa.array([], pa.float64()) for name in names})
+
+
+def _numbers(name: str, column: Any) -> NDArray[Any]:
+    values = np.asarray(column.to_numpy())
+    if values.dtype.kind not in "biuf":
+        raise InvalidDataError(f"column {name!r} is not numeric (its type is {column.type}); drop it.")
+    return values[:, None]
+
+
+def _vectors(name: str, column: Any) -> NDArray[Any]:
+    """Vectors of one length as an array (n_rows, length)."""
+    import pyarrow.compute as pc
+
+    array = column.combine_chunks()
+    if array.null_count:
+        row = int(np.argmax(np.asarray(array.is_null())))
+        raise InvalidDataError(f"column {name!r} has no vector in row {row}; fill it in.", row=row)
+    lengths = np.asarray(pc.list_value_length(array))
+    if len(lengths) and (lengths != lengths[0]).any():
+        row = int(np.argmax(lengths != lengths[0]))
+        raise InvalidDataError(
+            f"column {name!r} has a vector of {lengths[row]} numbers in row {row}, but of {lengths[0]} in "
+            "row 0; all must have one length.",
+            row=row,
+        )
+    values = array.flatten().to_numpy(zero_copy_only=False)
+    size = int(lengths[0]) if len(lengths) else getattr(array.type, "list_size", 0)
+    return np.asarray(values.reshape(len(array), size))

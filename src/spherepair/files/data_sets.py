@@ -1,0 +1,242 @@
+"""Data sets of any size: files read batch by batch, only the columns that are needed.
+
+A parquet file is read by its row groups. csv files are read whole, one after another; of .npy files only the
+rows that are asked for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spherepair.errors import InvalidDataError
+from spherepair.files.arrow_rows import is_vector, stored_columns
+from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
+from spherepair.files.data_tables import Table, column_names, not_numeric, read_table
+from spherepair.files.places import SourceFile
+
+#: Most rows, and most values, in a batch.
+BATCH_ROWS, BATCH_ENTRIES, FEWEST_ROWS = 65_536, 2**23, 1024
+#: Bytes read ahead of a column; without it a row group would be read whole.
+READ_AHEAD = 2**18
+_SHOWN_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What is read of every file.
+
+    Attributes
+    ----------
+    features : tuple of str or None
+        Columns that a model was fitted on, in this order; ``None`` for all but the ID column and `drop`.
+    n_features : int or None
+        How many features there are, where it is known.
+    id_column : str or None
+    drop : tuple of str
+    mixed : bool
+        Whether columns may hold anything, not only numbers.
+    text : tuple of str
+        Columns of a csv file that are text, whatever they look like.
+    """
+
+    features: tuple[str, ...] | None = None
+    n_features: int | None = None
+    id_column: str | None = None
+    drop: tuple[str, ...] = ()
+    mixed: bool = False
+    text: tuple[str, ...] = ()
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows in a batch: fewer where there are many features."""
+        return max(FEWEST_ROWS, min(BATCH_ROWS, BATCH_ENTRIES // max(1, self.n_features or 1)))
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Some rows of a file.
+
+    Attributes
+    ----------
+    X : Arrow table or ndarray of shape (n_rows, n_features)
+    ids : Arrow array of shape (n_rows,) or None
+    first : int
+        Position of the first of them in the file.
+    """
+
+    X: Any
+    ids: Any
+    first: int
+
+
+class DataFile(ABC):
+    """A file of a data set; see :func:`open_data_file`.
+
+    Attributes
+    ----------
+    file : SourceFile
+    group_sizes : list of int or None
+        Rows in each of the groups that can be read by themselves; ``None`` where only reading will tell.
+    """
+
+    group_sizes: list[int] | None
+
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
+
+    @abstractmethod
+    def check(self, needs: Needs) -> Any:
+        """Refuse a file that lacks a column or has it in another type; returns the type of the IDs."""
+
+    @abstractmethod
+    def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
+        """The rows in order: all, or those of the groups from the first up to the second."""
+
+
+def open_data_file(file: SourceFile) -> DataFile:
+    """Open a file of a data set; the ending of its name says what it is."""
+    if file.path.lower().endswith(PARQUET_SUFFIXES):
+        return _ParquetRows(file)
+    if not file.is_local:
+        raise InvalidDataError(
+            f"{file.path} is not on this machine, and only parquet files are read from elsewhere; write it "
+            "as parquet."
+        )
+    return _WholeRows(file)
+
+
+class _ParquetRows(DataFile):
+    def __init__(self, file: SourceFile) -> None:
+        super().__init__(file)
+        with self._reading(), self._open() as opened:
+            self._schema = opened.schema_arrow
+            described = opened.metadata
+            self.group_sizes = [described.row_group(k).num_rows for k in range(described.num_row_groups)]
+
+    def check(self, needs: Needs) -> Any:
+        names = self._schema.names
+        if needs.id_column is not None and needs.id_column not in names:
+            raise self._fail(f"has no column {needs.id_column!r}; it has {_listed(names)}")
+        if len(set(names)) < len(names):
+            raise self._fail("has columns of the same name; rename one of them")
+        wanted = self._wanted(needs)
+        if missing := [name for name in wanted if name not in names]:
+            raise self._fail(f"lacks {len(missing)} of the columns that are needed: {_listed(missing)}")
+        if not wanted:
+            raise self._fail(f"has no column left to be a feature; it has {_listed(names)}")
+        text = [] if needs.mixed else not_numeric(self._schema.empty_table().select(wanted))
+        if text := [name for name in text if not is_vector(self._schema.field(name).type)]:
+            kind = self._schema.field(text[0]).type
+            raise self._fail(f"has the column {text[0]!r} of type {kind}, but the features are numbers")
+        return None if needs.id_column is None else self._schema.field(needs.id_column).type
+
+    def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
+        import pyarrow as pa
+
+        wanted, sizes = self._wanted(needs), self.group_sizes or []
+        start, stop = groups or (0, len(sizes))
+        first = sum(sizes[:start])
+        columns = [*wanted, *([] if needs.id_column is None else [needs.id_column])]
+        with self._reading(), self._open() as opened:
+            found = opened.iter_batches(
+                batch_size=needs.batch_rows, row_groups=list(range(start, stop)), columns=columns
+            )
+            for batch in found:
+                table = pa.Table.from_batches([batch])
+                ids = None if needs.id_column is None else table[needs.id_column]
+                yield RowBatch(table.select(wanted), ids, first)
+                first += len(batch)
+
+    def _wanted(self, needs: Needs) -> list[str]:
+        names = self._schema.names
+        if needs.features is not None:
+            return stored_columns(needs.features, names)
+        return [name for name in names if name not in {*needs.drop, needs.id_column}]
+
+    def _open(self) -> Any:
+        import pyarrow.parquet as pq
+
+        stream = self.file.filesystem.open_input_file(self.file.path)
+        return pq.ParquetFile(stream, buffer_size=READ_AHEAD, pre_buffer=False)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if isinstance(error, InvalidDataError):
+                raise
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise self._fail(f"cannot be read as parquet ({reason}); write or copy the file again") from error
+
+    def _fail(self, reason: str) -> InvalidDataError:
+        return InvalidDataError(f"{self.file.path} {reason}.")
+
+
+class _WholeRows(DataFile):
+    """A csv or .npy file of this machine."""
+
+    def __init__(self, file: SourceFile) -> None:
+        super().__init__(file)
+        self._is_csv = file.path.lower().endswith(CSV_SUFFIXES)
+        self.group_sizes = None if self._is_csv else [read_table(Path(file.path)).n_rows]
+
+    def check(self, needs: Needs) -> Any:
+        if not self._is_csv:
+            self._read(needs)
+            return None
+        names = column_names(Path(self.file.path))
+        wanted = [] if needs.id_column is None else [needs.id_column]
+        missing = [name for name in (*wanted, *(needs.features or ())) if name not in names]
+        if missing:
+            raise InvalidDataError(f"{self.file.path} lacks the columns {_listed(missing)}.")
+        if needs.id_column is None:
+            return None
+        import pyarrow as pa
+
+        return pa.string()
+
+    def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
+        table = self._read(needs)
+        for first in range(0, table.n_rows, needs.batch_rows):
+            size = min(needs.batch_rows, table.n_rows - first)
+            X = table.X.slice(first, size) if self._is_csv else table.X[first : first + size]
+            yield RowBatch(X, None if table.ids is None else table.ids.slice(first, size), first)
+
+    def _read(self, needs: Needs) -> Table:
+        return read_table(
+            Path(self.file.path),
+            id_column=needs.id_column,
+            drop=needs.drop if needs.features is None else (),
+            features=needs.features,
+            n_features=needs.n_features,
+            mixed=needs.mixed,
+            text=needs.text,
+        )
+
+
+def group_bounds(sizes: Sequence[int], most_rows: int) -> list[tuple[int, int]]:
+    """Neighboring groups put together up to so many rows; a larger group stays by itself.
+
+    Examples
+    --------
+    >>> group_bounds([4, 4, 9, 1], 8)
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    starts, rows = [0], 0
+    for place, size in enumerate(sizes):
+        if rows and rows + size > most_rows:
+            starts.append(place)
+            rows = 0
+        rows += size
+    return list(zip(starts, [*starts[1:], len(sizes)], strict=True))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
+    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES} more"

@@ -1,0 +1,235 @@
+"""Places where data sets lie: paths, folders, globs and URIs such as ``s3://bucket/rows/*.parquet``.
+
+pyarrow's own file systems read and write all of them; ``pathlib`` would make ``s3:/`` of ``s3://``.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from spherepair.errors import InvalidDataError
+from spherepair.files import atomic_write
+from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, require_pyarrow
+
+#: Files of which a data set may consist.
+DATA_SET_SUFFIXES = (*PARQUET_SUFFIXES, *CSV_SUFFIXES, ".npy")
+_GLOB_MARKS = "*?["
+#: Leftovers and files of other programs, which are no data.
+_HIDDEN = (".", "_")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a data set.
+
+    Attributes
+    ----------
+    path : str
+        Where it is in its file system.
+    name : str
+        Its path inside the data set.
+    n_bytes, modified : int
+        Its size, and when it was last written, in nanoseconds; zero where that is not known.
+    filesystem : pyarrow.fs.FileSystem
+    """
+
+    path: str
+    name: str
+    n_bytes: int
+    modified: int
+    filesystem: Any = field(repr=False, compare=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a file of this machine."""
+        return is_local(self.filesystem)
+
+
+def is_uri(source: Any) -> bool:
+    """Whether this names a place by its scheme.
+
+    Examples
+    --------
+    >>> is_uri("s3://bucket/rows"), is_uri("C:/rows"), is_uri(Path("rows"))
+    (True, False, False)
+    """
+    return isinstance(source, str) and "://" in source
+
+
+def is_many(source: Any) -> bool:
+    """Whether this may name more than one file: a glob, a URI or several sources."""
+    if isinstance(source, str | os.PathLike):
+        text = os.fspath(source)
+        return is_uri(text) or (any(mark in text for mark in _GLOB_MARKS) and not os.path.exists(text))
+    return True
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether a file system is that of this machine."""
+    return bool(filesystem.type_name == "local")
+
+
+def find_place(source: str | os.PathLike[str]) -> tuple[Any, str]:
+    """File system and path of a source; what a URI needs to be opened is left to pyarrow."""
+    from pyarrow import ArrowInvalid, fs
+
+    text = os.fspath(source)
+    if not is_uri(text):
+        return fs.LocalFileSystem(), Path(text).absolute().as_posix()
+    place, mark, options = text.partition("?")  # such as ?region=eu-west-1
+    root, *rest = _split_at_glob(place)
+    try:
+        filesystem, path = fs.FileSystem.from_uri(f"{root}{mark}{options}")
+    except (ArrowInvalid, NotImplementedError, OSError) as error:
+        raise InvalidDataError(f"{text} cannot be opened ({_reason(error)}); check its address.") from error
+    return filesystem, posixpath.join(path, *rest)
+
+
+def find_files(source: Any) -> list[SourceFile]:
+    """Files of a data set in the order of their rows.
+
+    Parameters
+    ----------
+    source : path, URI, glob, folder, or a sequence of these
+        The files of a folder and of the folders inside, or of a glob, are sorted by name; names that begin
+        with a dot or an underscore are left out. Several sources keep their order.
+    """
+    require_pyarrow(Path("the data set"))
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    found = [file for one in sources for file in _files_of(one)]
+    told = ", ".join(map(str, sources)) or "the list of files"
+    if not found:
+        raise InvalidDataError(
+            f"{told} holds no data; a file of rows ends in {', '.join(DATA_SET_SUFFIXES)}."
+        )
+    if len({file.path for file in found}) < len(found):
+        raise InvalidDataError(f"{told}: a file is named more than once; its rows would be there twice.")
+    return found if len(sources) == 1 else _named_from_common_root(found)
+
+
+def _files_of(source: Any) -> list[SourceFile]:
+    from pyarrow import fs
+
+    filesystem, path = find_place(source)
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == fs.FileType.File:
+            return [_file(info, posixpath.dirname(path), filesystem)]
+        if info.type == fs.FileType.Directory:
+            root, pattern = path, ["**", "*"]
+        elif any(mark in path for mark in _GLOB_MARKS):
+            root, *pattern = _split_at_glob(path)
+        else:
+            raise InvalidDataError(f"{source} does not exist; check the path.")
+        listed = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
+    except OSError as error:
+        raise InvalidDataError(f"{source} cannot be listed ({_reason(error)}).") from error
+    files = [_file(entry, root, filesystem) for entry in listed if entry.type == fs.FileType.File]
+    kept = [file for file in files if _is_data(file.name) and _matches(file.name.split("/"), pattern)]
+    return sorted(kept, key=lambda file: file.name)
+
+
+def _file(info: Any, root: str, filesystem: Any) -> SourceFile:
+    name = posixpath.relpath(info.path, root) if root else info.path
+    return SourceFile(info.path, name, int(info.size or 0), int(info.mtime_ns or 0), filesystem)
+
+
+def _is_data(name: str) -> bool:
+    is_hidden = any(part.startswith(_HIDDEN) for part in name.split("/"))
+    return not is_hidden and name.lower().endswith(DATA_SET_SUFFIXES)
+
+
+def _split_at_glob(path: str) -> list[str]:
+    """The part of a path before its first segment with a mark, then this and all further segments."""
+    segments = path.split("/")
+    first = next(
+        (place for place, part in enumerate(segments) if any(mark in part for mark in _GLOB_MARKS)),
+        len(segments),
+    )
+    return ["/".join(segments[:first]) or "/", *segments[first:]]
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path matches a glob, segment by segment; ``**`` stands for any number of them.
+
+    Examples
+    --------
+    >>> _matches(["a", "b", "x.csv"], ["**", "*.csv"]), _matches(["a", "x.csv"], ["*.csv"])
+    (True, False)
+    """
+    if not pattern or not parts:
+        return not parts and all(part == "**" for part in pattern)
+    if pattern[0] == "**":
+        return _matches(parts, pattern[1:]) or _matches(parts[1:], pattern)
+    return fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+
+
+def _named_from_common_root(files: list[SourceFile]) -> list[SourceFile]:
+    root = posixpath.commonpath([posixpath.dirname(file.path) for file in files])
+    return [
+        SourceFile(
+            file.path, posixpath.relpath(file.path, root), file.n_bytes, file.modified, file.filesystem
+        )
+        for file in files
+    ]
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+@dataclass(frozen=True)
+class OutputFolder:
+    """A folder or URI that takes files, each whole or not at all.
+
+    Attributes
+    ----------
+    source : str
+        As the user names it.
+    """
+
+    source: str
+
+    def locate(self, name: str) -> tuple[Any, str]:
+        """File system and path of a file in it."""
+        filesystem, root = find_place(self.source)
+        return filesystem, posixpath.join(root, name)
+
+    def names(self) -> set[str]:
+        """Files that are there, hidden ones left out."""
+        from pyarrow import fs
+
+        filesystem, root = find_place(self.source)
+        selector = fs.FileSelector(root, allow_not_found=True, recursive=True)
+        files = [entry for entry in filesystem.get_file_info(selector) if entry.type == fs.FileType.File]
+        named = (posixpath.relpath(entry.path, root) for entry in files)
+        return {name for name in named if not any(part.startswith(".") for part in name.split("/"))}
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[Any]:
+        """A stream of bytes to a file; the file is there once the block ends without an error."""
+        filesystem, path = self.locate(name)
+        filesystem.create_dir(posixpath.dirname(path), recursive=True)
+        if is_local(filesystem):
+            with atomic_write(path) as temporary, temporary.open("wb") as stream:
+                yield stream
+            return
+        temporary_name = posixpath.join(
+            posixpath.dirname(path), f".{posixpath.basename(path)}.{secrets.token_hex(4)}.tmp"
+        )
+        try:
+            with filesystem.open_output_stream(temporary_name) as stream:
+                yield stream
+            filesystem.move(temporary_name, path)
+        except BaseException:
+            with suppress(OSError):
+                filesystem.delete_file(temporary_name)
+            raise

@@ -1,0 +1,309 @@
+"""Past one machine: data sets larger than memory, labeled in parts by processes or by a Ray cluster.
+
+A part is a file of the data set, or some row groups of a large one, and becomes one file of labels, which is
+there whole or not at all. A job that was killed goes on where it was: run it again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spherepair.errors import InvalidDataError, InvalidParameterError, PartError
+from spherepair.estimators import load
+from spherepair.files import file_lock
+from spherepair.files.places import OutputFolder, is_uri
+from spherepair.scale.engines import ENGINES
+from spherepair.scale.labeling import PREDICT, TRANSFORM, LabelBatches, Work, model_digest, model_needs
+from spherepair.scale.parts import PART_ROWS, find_done, plan_parts
+
+__all__ = ["Estimate", "Progress", "Summary", "estimate", "predict", "predict_fn", "transform"]
+
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is."""
+
+    n_parts: int
+    n_done: int
+    n_kept: int  # of an earlier run, among those that are done
+    n_rows: int  # of this run
+    seconds: float
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows labeled in a second."""
+        return self.n_rows / max(self.seconds, 1e-9)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds that the other parts will take at this speed."""
+        return (self.n_parts - self.n_done) * self.seconds / max(1, self.n_done - self.n_kept)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a job has done.
+
+    Attributes
+    ----------
+    out : str
+    n_parts : int
+        Files in ``out``.
+    n_kept : int
+        Those that an earlier run had made.
+    n_rows : int
+        Rows in all of them.
+    cluster_sizes : list of int
+        Rows in each cluster; empty after ``transform``.
+    seconds : float
+    rows_per_second : float
+        Of this run.
+    """
+
+    out: str
+    n_parts: int
+    n_kept: int
+    n_rows: int
+    cluster_sizes: list[int]
+    seconds: float
+    rows_per_second: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job would do: its parts, rows and bytes; see :func:`estimate`.
+
+    Attributes
+    ----------
+    n_parts, n_kept : int
+        All parts, and those that an earlier run has made.
+    n_rows : int or None
+        ``None`` where files have to be read to count their rows.
+    n_bytes : int
+        Size of the files.
+    """
+
+    n_parts: int
+    n_kept: int
+    n_rows: int | None
+    n_bytes: int
+
+
+def predict(
+    source: Any,
+    *,
+    model: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    engine: str = "local",
+    id_column: str | None = None,
+    embedding: bool = False,
+    workers: int | None = None,
+    address: str | None = None,
+    device: str = "auto",
+    part_rows: int = PART_ROWS,
+    progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Label a data set of any size with a saved model.
+
+    Parameters
+    ----------
+    source : path, URI, glob, folder, or a sequence of these
+        Files of rows: parquet (also ``s3://`` and the like), csv or .npy.
+    model : path
+        Folder of a saved model.
+    out : path or URI
+        Folder for the labels: for every part a parquet file with the columns ``row`` (its position in the
+        file) or the ID, ``label`` and ``confidence``, in the order of the rows.
+    engine : {"local", "ray"}, default="local"
+    id_column : str, optional
+        Column with the ID of each row, which the output carries.
+    embedding : bool, default=False
+        Whether to write the embedding too.
+    workers : int, optional
+        Processes of the engine "local", or of a Ray that is started on this machine; by default one for each
+        core.
+    address : str, optional
+        Address of a Ray cluster, such as "auto"; by default that of the variable ``RAY_ADDRESS``. Without
+        either Ray is started on this machine.
+    device : str, default="auto"
+    part_rows : int, default=1_000_000
+        Larger parquet files are divided at their row groups.
+    progress : callable, optional
+        Called with a :class:`Progress` after every part.
+
+    Returns
+    -------
+    Summary
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa, pyarrow.parquet as pq
+    >>> from sklearn.datasets import make_blobs
+    >>> from spherepair import Constraints, SpherePair, scale
+    >>> X, y = make_blobs(150, centers=3, random_state=0)
+    >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
+    >>> table = pa.table({"a": X[:, 0], "b": X[:, 1]})
+    >>> model = SpherePair(3, hidden_dims=(32,), random_state=0).fit(table, constraints=pairs)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model", rows=False)
+    ...     for part in range(3):
+    ...         pq.write_table(table.slice(50 * part, 50), f"{folder}/rows-{part}.parquet")
+    ...     done = scale.predict(
+    ...         f"{folder}/rows-*.parquet", model=f"{folder}/model", out=f"{folder}/labels", workers=1
+    ...     )
+    ...     labels = pq.read_table(f"{folder}/labels")["label"].to_numpy()
+    >>> done.n_parts, done.n_rows, bool((labels == model.labels_).all())
+    (3, 150, True)
+    """
+    work = _work(model, out, id_column, PREDICT, embedding=embedding, device=device)
+    return _run(work, source, engine, workers, address, part_rows=part_rows, progress=progress)
+
+
+def transform(
+    source: Any,
+    *,
+    model: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    engine: str = "local",
+    id_column: str | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    device: str = "auto",
+    part_rows: int = PART_ROWS,
+    progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Embed a data set of any size with a saved model; takes the arguments of :func:`predict`.
+
+    The output has the columns ``row`` or the ID, and ``embedding``, a vector.
+    """
+    work = _work(model, out, id_column, TRANSFORM, embedding=True, device=device)
+    return _run(work, source, engine, workers, address, part_rows=part_rows, progress=progress)
+
+
+def estimate(
+    source: Any,
+    *,
+    model: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    id_column: str | None = None,
+    embedding: bool = False,
+    part_rows: int = PART_ROWS,
+) -> Estimate:
+    """What :func:`predict` would have to do; nothing is written.
+
+    Parameters
+    ----------
+    source, model, out, id_column, embedding, part_rows
+        As in :func:`predict`.
+    """
+    work = _work(model, out, id_column, PREDICT, embedding=embedding)
+    parts = plan_parts(source, work.needs, part_rows=part_rows)
+    done = find_done(parts, work.out, work.fingerprint)
+    known = [part.n_rows for part in parts if part.n_rows is not None]
+    n_rows = sum(known) if len(known) == len(parts) else None
+    return Estimate(len(parts), len(done), n_rows, sum(part.n_bytes for part in parts))
+
+
+def predict_fn(
+    model: str | os.PathLike[str],
+    *,
+    id_column: str | None = None,
+    embedding: bool = False,
+    device: str = "auto",
+) -> LabelBatches:
+    """A saved model as a function of batches, for Spark, Dask, DuckDB and whatever else hands out batches.
+
+    It takes a pandas table, an Arrow table or record batch, or an iterator of these, and gives back the same
+    kind with the columns of :func:`predict`. It can be pickled; the model is loaded where it is first used.
+
+    Parameters
+    ----------
+    model, id_column, embedding, device
+        As in :func:`predict`.
+    """
+    return LabelBatches(os.fspath(model), id_column, embedding=embedding, device=device)
+
+
+def _work(
+    model: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    id_column: str | None,
+    operation: str,
+    *,
+    embedding: bool,
+    device: str = "auto",
+) -> Work:
+    folder = os.path.abspath(os.fspath(model))
+    needs = model_needs(load(folder, device="cpu"), id_column)
+    target = OutputFolder(os.fspath(out))
+    return Work(folder, model_digest(folder), needs, target, operation, embedding, device)
+
+
+def _run(
+    work: Work,
+    source: Any,
+    engine: str,
+    workers: int | None,
+    address: str | None,
+    *,
+    part_rows: int,
+    progress: Callable[[Progress], None] | None,
+) -> Summary:
+    if engine not in ENGINES:
+        raise InvalidParameterError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r} instead.")
+    started, parts = time.monotonic(), plan_parts(source, work.needs, part_rows=part_rows)
+    if all(part.n_rows == 0 for part in parts):
+        raise InvalidDataError("the data set has no rows; there is nothing to label.")
+    with ExitStack() as stack:
+        if not is_uri(work.out.source):
+            _claim(stack, Path(work.out.source))
+        kept = find_done(parts, work.out, work.fingerprint)
+        found, n_rows = list(kept.values()), 0
+        left = [part for part in parts if part.output not in kept]
+        for outcome in ENGINES[engine](work, left, workers, address) if left else ():
+            if outcome.error is not None:
+                raise PartError(outcome.error)
+            found.append(outcome)
+            n_rows += outcome.n_rows
+            if progress is not None:
+                so_far = (len(parts), len(found), len(kept), n_rows)
+                progress(Progress(*so_far, time.monotonic() - started))
+    seconds = time.monotonic() - started
+    return Summary(
+        out=work.out.source,
+        n_parts=len(found),
+        n_kept=len(kept),
+        n_rows=sum(outcome.n_rows for outcome in found),
+        cluster_sizes=np.array([outcome.counts for outcome in found], np.int64).sum(axis=0).tolist(),
+        seconds=seconds,
+        rows_per_second=n_rows / max(seconds, 1e-9),
+    )
+
+
+def _claim(stack: ExitStack, folder: Path) -> None:
+    """Hold the folder for this job alone, and remove what killed processes left half-written."""
+    if folder.exists() and not folder.is_dir():
+        raise InvalidParameterError(f"{folder} is a file; labels of a data set are written to a folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not stack.enter_context(file_lock(folder / _LOCK)):
+        raise InvalidParameterError(
+            f"another job is writing to {folder}; wait for it or choose another folder."
+        )
+    _remove_leftovers(folder)
+    stack.callback(_remove_leftovers, folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for temporary in folder.rglob(".*.tmp"):
+        temporary.unlink(missing_ok=True)

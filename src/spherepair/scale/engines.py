@@ -1,0 +1,160 @@
+"""Who carries the parts: processes of this machine, or a Ray cluster.
+
+An engine takes what is to be done and the parts, and gives their outcomes as they come. Parts are independent
+and may be done twice without harm: joblib and Ray schedule them, and do those again whose worker died.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from spherepair.errors import InvalidParameterError, MissingDependencyError, PartError
+from spherepair.scale.labeling import ModelFiles, Work, do_part
+from spherepair.scale.parts import Outcome, Part
+
+#: How often a part is begun again after the process that had it died.
+RETRIES = 3
+#: Oldest Ray that is known to work.
+OLDEST_RAY = (2, 40)
+#: Seconds to wait for a machine that does not answer.
+CONNECT_SECONDS = 5.0
+
+#: What is done, the parts, how many at a time, and where.
+Engine = Callable[[Work, Sequence[Part], int | None, str | None], Iterator[Outcome]]
+
+
+def run_local(
+    work: Work, parts: Sequence[Part], workers: int | None, address: str | None
+) -> Iterator[Outcome]:
+    """Processes of this machine with one thread each; a single worker is this process with all threads."""
+    import joblib
+
+    if address is not None:
+        raise InvalidParameterError("an address is for engine='ray'; the engine 'local' has none.")
+    n_workers = min(workers or joblib.cpu_count(), len(parts))
+    if n_workers <= 1:
+        yield from (do_part(work, part) for part in parts)
+        return
+    left = {part.output: part for part in parts}
+    for attempt in range(RETRIES + 1):
+        try:
+            for outcome in _in_processes(work, list(left.values()), n_workers):
+                del left[outcome.part.output]
+                yield outcome
+        except joblib.externals.loky.process_executor.TerminatedWorkerError as error:
+            if attempt == RETRIES:
+                first = next(iter(left))
+                raise PartError(
+                    f"a worker process died {RETRIES + 1} times at part {first} or one of the next "
+                    f"{n_workers - 1}, perhaps for lack of memory; take fewer workers."
+                ) from error
+        else:
+            return
+
+
+def _in_processes(work: Work, parts: Sequence[Part], n_workers: int) -> Iterator[Outcome]:
+    from joblib import Parallel, delayed, parallel_config
+
+    # The variable and not torch.set_num_threads, which leaves some pools as they are.
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        pool = Parallel(n_jobs=n_workers, return_as="generator_unordered", batch_size=1)
+        yield from pool(delayed(do_part)(work, part) for part in parts)
+
+
+def run_ray(work: Work, parts: Sequence[Part], workers: int | None, address: str | None) -> Iterator[Outcome]:
+    """Tasks of Ray, one for each part; Ray begins those again whose worker or machine died.
+
+    The model travels with the job. Inputs and outputs have to be reachable from every machine.
+    """
+    ray = _import_ray()
+    is_ours = not ray.is_initialized()
+    if is_ours:
+        _connect(ray, address, workers)
+    try:
+        yield from _as_tasks(ray, work, parts)
+    finally:
+        if is_ours:
+            ray.shutdown()
+
+
+def _as_tasks(ray: Any, work: Work, parts: Sequence[Part]) -> Iterator[Outcome]:
+    on_gpu = work.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+    task = ray.remote(
+        num_cpus=1,
+        num_gpus=1 if on_gpu else 0,
+        max_retries=RETRIES,
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}},
+    )(do_part)
+    kinds = ("RaySystemError", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
+    lost = tuple(getattr(ray.exceptions, kind) for kind in kinds)
+    files = ray.put(ModelFiles.read(Path(work.folder)))
+    running = {task.remote(work, part, files): part for part in parts}
+    while running:
+        done, _ = ray.wait(list(running), num_returns=1)
+        part = running.pop(done[0])
+        try:
+            yield ray.get(done[0])
+        except lost as error:
+            raise _lost(part, error) from error
+
+
+def _lost(part: Part, error: Exception) -> PartError:
+    reason = str(error).strip().splitlines()[0].rstrip(".")
+    return PartError(f"part {part.output} was begun {RETRIES + 1} times and never finished: {reason}.")
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDependencyError(
+            'engine="ray" needs Ray; pip install "spherepair[ray]", on every machine of the cluster.'
+        ) from error
+    found = tuple(int(number) for number in ray.__version__.split(".")[:2])
+    if found < OLDEST_RAY:
+        oldest = ".".join(map(str, OLDEST_RAY))
+        raise MissingDependencyError(f"Ray {ray.__version__} is too old; install {oldest} or newer.")
+    return ray
+
+
+def _connect(ray: Any, address: str | None, workers: int | None) -> None:
+    """Join the cluster at an address, at that of RAY_ADDRESS, or start Ray on this machine."""
+    place = address or os.environ.get("RAY_ADDRESS")
+    _refuse_unreachable(place)
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if place is None or place == "local":
+            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+        else:
+            ray.init(address=place, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise InvalidParameterError(
+            f"no Ray of this version answers at {place or 'this machine'} ({reason}); start one with ray "
+            "start --head, or leave the address out to start Ray on this machine."
+        ) from error
+
+
+def _refuse_unreachable(place: str | None) -> None:
+    """Ray itself tries for half a minute and more to reach an address."""
+    if place is not None and place.startswith("ray://"):
+        raise InvalidParameterError(
+            f"{place}: Ray's client is not supported; give HOST:PORT on a machine of the cluster, or hand "
+            "the command to it with ray job submit."
+        )
+    host, mark, port = (place or "").rpartition(":")
+    if not (mark and port.isdecimal()):
+        return  # auto, local
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InvalidParameterError(
+            f"no Ray answers at {place} ({error}); check the address, or start Ray there: ray start --head."
+        ) from error
+
+
+ENGINES: dict[str, Engine] = {"local": run_local, "ray": run_ray}

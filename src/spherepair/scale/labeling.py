@@ -1,0 +1,222 @@
+"""One part of a job: read its rows batch by batch, label them, write the output whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spherepair.errors import InvalidDataError, ModelFileError, SpherePairError
+from spherepair.estimators import load
+from spherepair.estimators.job import Labeled, label_rows, takes_raw_rows
+from spherepair.files.arrow_rows import as_table, stored_columns
+from spherepair.files.data_sets import Needs, RowBatch, open_data_file
+from spherepair.files.places import OutputFolder
+from spherepair.persistence import MODEL_FILE, WEIGHTS_FILE
+from spherepair.scale.parts import COUNTS_KEY, INPUT_KEY, MODEL_KEY, Outcome, Part
+
+#: Kinds of columns that are read as text, whatever the values look like.
+TEXT_KINDS = ("category", "boolean", "date", "text", "words")
+PREDICT, TRANSFORM = "predict", "transform"
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The files of a saved model as bytes, for machines that do not see its folder."""
+
+    description: bytes  # holds the digest of the weights
+    weights: bytes = field(compare=False, repr=False)
+
+    @classmethod
+    def read(cls, folder: Path) -> ModelFiles:
+        """Read them."""
+        return cls((folder / MODEL_FILE).read_bytes(), (folder / WEIGHTS_FILE).read_bytes())
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done with every part.
+
+    Attributes
+    ----------
+    folder : str
+        Folder of the model.
+    digest : str
+        Of the model's description, which holds that of its weights.
+    needs : Needs
+    out : OutputFolder
+    operation : {"predict", "transform"}
+    embedding : bool
+        Whether ``predict`` writes the embedding too.
+    device : str
+    """
+
+    folder: str
+    digest: str
+    needs: Needs
+    out: OutputFolder
+    operation: str = PREDICT
+    embedding: bool = False
+    device: str = "auto"
+
+    @property
+    def fingerprint(self) -> str:
+        """The model and what is asked of it."""
+        told = f"{self.digest} {self.operation} {self.embedding} {self.needs.id_column}"
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def model_digest(folder: str | Path) -> str:
+    """Digest of a saved model."""
+    file = Path(folder) / MODEL_FILE
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+
+
+def model_needs(model: Any, id_column: str | None = None) -> Needs:
+    """What a model reads of every file."""
+    names = getattr(model, "feature_names_in_", None)
+    if not takes_raw_rows(model):
+        features = None if names is None else tuple(map(str, names))
+        return Needs(features, model.n_features_in_, id_column)
+    encoder = model.encoder_
+    if not hasattr(encoder, "used_columns") or encoder.used_columns("image"):
+        raise InvalidDataError(
+            "this model takes pictures, or texts without named columns; only models of numbers and of tables "
+            "label data sets of many files. Label one file at a time with its predict."
+        )
+    text = tuple(name for kind in TEXT_KINDS for name in encoder.used_columns(kind))
+    return Needs(tuple(encoder.used_columns()), model.n_features_in_, id_column, mixed=True, text=text)
+
+
+def do_part(work: Work, part: Part, files: ModelFiles | None = None) -> Outcome:
+    """Read, label and write one part; what a user can mend comes back as a sentence that names the part."""
+    try:
+        return _write_part(work, part, _open_model(work.folder, work.digest, work.device, files))
+    except (SpherePairError, OSError) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        return Outcome(part, error=f"part {part.output} of {part.file.path} could not be done: {reason}.")
+
+
+@lru_cache(maxsize=1)
+def _open_model(folder: str, digest: str, device: str, files: ModelFiles | None) -> Any:
+    """The model, loaded once in every process."""
+    if files is None:
+        if model_digest(folder) != digest:
+            raise ModelFileError(f"{folder} was replaced while it was in use; run the command again.")
+        return load(folder, device=device)
+    with tempfile.TemporaryDirectory() as copied:
+        (Path(copied) / MODEL_FILE).write_bytes(files.description)
+        (Path(copied) / WEIGHTS_FILE).write_bytes(files.weights)
+        return load(copied, device=device)
+
+
+def _write_part(work: Work, part: Part, model: Any) -> Outcome:
+    import pyarrow.parquet as pq
+
+    counts, n_rows, opened = np.zeros(model.n_clusters_, np.int64), 0, open_data_file(part.file)
+    schema = output_schema(work, model, opened.check(work.needs))
+    with work.out.write(part.output) as stream, pq.ParquetWriter(stream, schema) as writer:
+        for batch in opened.batches(work.needs, part.groups):
+            found = _label(model, batch)
+            writer.write_table(output_table(schema, batch, found))
+            counts += np.bincount(found.labels, minlength=len(counts))
+            n_rows += len(found.labels)
+        if part.n_rows is not None and n_rows != part.n_rows:
+            raise InvalidDataError(f"it has {n_rows} rows, but had {part.n_rows} when the job began")
+        sizes = counts.tolist() if work.operation == PREDICT else []
+        said = {MODEL_KEY: work.fingerprint, INPUT_KEY: part.fingerprint, COUNTS_KEY: str(sizes)}
+        writer.add_key_value_metadata(said)
+    return Outcome(part, n_rows, tuple(sizes))
+
+
+def _label(model: Any, batch: RowBatch) -> Labeled:
+    try:
+        return label_rows(model, batch.X)
+    except InvalidDataError as error:
+        if batch.first == 0:
+            raise
+        raise InvalidDataError(f"counting from row {batch.first} of the file: {error}") from error
+
+
+def output_schema(work: Work, model: Any, id_type: Any) -> Any:
+    """Columns of an output: the ID or the row of the file, then what the model says."""
+    import pyarrow as pa
+
+    named = work.needs.id_column
+    fields = [pa.field("row", pa.int64()) if named is None else pa.field(named, id_type)]
+    if work.operation == PREDICT:
+        # The labels must not replace an ID column that is itself named "label".
+        fields.append(pa.field("cluster" if named == "label" else "label", pa.int64()))
+        fields.append(pa.field("confidence", pa.float32()))
+    if work.embedding or work.operation == TRANSFORM:
+        fields.append(pa.field("embedding", pa.list_(pa.float32(), model._embedding_dim)))
+    return pa.schema(fields)
+
+
+def output_table(schema: Any, batch: RowBatch, found: Labeled) -> Any:
+    """The rows of an output."""
+    import pyarrow as pa
+
+    n_rows = len(found.labels)
+    first = batch.first + np.arange(n_rows) if batch.ids is None else batch.ids
+    columns = [first, found.labels, found.confidence]
+    if "confidence" not in schema.names:
+        columns = columns[:1]
+    if "embedding" in schema.names:
+        flat = pa.array(found.embedding.reshape(-1))
+        columns.append(pa.FixedSizeListArray.from_arrays(flat, found.embedding.shape[1]))
+    return pa.table(columns, schema=schema)
+
+
+class LabelBatches:
+    """Labels of Arrow or pandas batches; see :func:`spherepair.scale.predict_fn`.
+
+    It can be sent to other processes: the model is loaded where it is first used.
+    """
+
+    def __init__(self, folder: str, id_column: str | None, *, embedding: bool, device: str) -> None:
+        self._folder, self._digest, self._device = str(folder), model_digest(folder), device
+        needs = model_needs(self._model(), id_column)
+        self._work = Work(
+            self._folder, self._digest, needs, OutputFolder(""), embedding=embedding, device=device
+        )
+
+    def __call__(self, batches: Any) -> Any:
+        """Label a pandas table, an Arrow table or batch, or each batch of a stream of them."""
+        import pyarrow as pa
+
+        if hasattr(batches, "iloc"):  # pandas
+            return self._label(pa.Table.from_pandas(batches, preserve_index=False)).to_pandas()
+        if isinstance(batches, pa.RecordBatch):
+            return self._label(as_table(batches)).combine_chunks().to_batches()[0]
+        return self._label(batches) if isinstance(batches, pa.Table) else self._stream(batches)
+
+    def schema(self, id_type: Any = None) -> Any:
+        """Arrow schema of what comes back, for an ID column of that type."""
+        return output_schema(self._work, self._model(), id_type)
+
+    def _stream(self, batches: Any) -> Iterator[Any]:
+        for batch in batches:
+            if len(batch):
+                yield from self._label(as_table(batch)).to_batches()
+
+    def _label(self, table: Any) -> Any:
+        needs, names = self._work.needs, table.column_names
+        wanted = names if needs.features is None else stored_columns(needs.features, names)
+        wanted = [name for name in wanted if name != needs.id_column]
+        if missing := [name for name in (*wanted, needs.id_column) if name and name not in names]:
+            raise InvalidDataError(f"the batch has no column {missing[0]!r}.")
+        ids = None if needs.id_column is None else table[needs.id_column]
+        batch = RowBatch(table.select(wanted), ids, 0)
+        return output_table(
+            self.schema(None if ids is None else ids.type), batch, label_rows(self._model(), batch.X)
+        )
+
+    def _model(self) -> Any:
+        return _open_model(self._folder, self._digest, self._device, None)

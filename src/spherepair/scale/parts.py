@@ -1,0 +1,155 @@
+"""The parts of a job: a file of rows, or some row groups of a large one, and the file of labels it becomes.
+
+What is there already is known by the metadata of the output: the model, and what the part was read from. A
+job that was killed goes on with the parts that are missing; nothing else has to be remembered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.files.columns import PARQUET_SUFFIXES
+from spherepair.files.data_sets import DataFile, Needs, group_bounds, open_data_file
+from spherepair.files.places import OutputFolder, SourceFile, find_files
+
+#: Files with more rows are divided at their row groups.
+PART_ROWS = 1_000_000
+#: Files opened at a time to see what they hold.
+N_OPENED = 16
+#: Names in the metadata of an output.
+MODEL_KEY, INPUT_KEY, COUNTS_KEY = b"spherepair.model", b"spherepair.input", b"spherepair.counts"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One input and the output that it becomes.
+
+    Attributes
+    ----------
+    file : SourceFile
+    groups : tuple of int or None
+        First row group, and the one after the last; ``None`` for the whole file.
+    output : str
+        Name of the output, inside the folder of outputs.
+    n_rows : int or None
+        How many rows there are; ``None`` where only reading will tell.
+    n_bytes : int
+        Size of the input.
+    """
+
+    file: SourceFile
+    groups: tuple[int, int] | None
+    output: str
+    n_rows: int | None
+    n_bytes: int
+
+    @property
+    def fingerprint(self) -> str:
+        """What the part is read from: another size, time or division of the file gives another one."""
+        told = (self.file.name, self.file.n_bytes, self.file.modified, self.groups)
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part.
+
+    Attributes
+    ----------
+    part : Part
+    n_rows : int
+    counts : list of int
+        Rows in each cluster; empty where none were labeled.
+    error : str or None
+        What went wrong, in one sentence.
+    """
+
+    part: Part
+    n_rows: int = 0
+    counts: tuple[int, ...] = ()
+    error: str | None = None
+
+
+def plan_parts(source: Any, needs: Needs, *, part_rows: int = PART_ROWS) -> list[Part]:
+    """Parts of a data set in the order of its rows; what cannot be read is refused before the work begins."""
+    files = find_files(source)
+    with ThreadPoolExecutor(N_OPENED) as pool:
+        opened = list(pool.map(open_data_file, files))
+        kinds = list(pool.map(lambda file: file.check(needs), opened))
+    for file, kind in zip(files, kinds, strict=True):
+        if kind != kinds[0]:
+            raise InvalidDataError(
+                f"{file.path} has IDs of type {kind}, but {files[0].path} has them of type {kinds[0]}; write "
+                "them in one type."
+            )
+    return [part for file in opened for part in _divide(file, part_rows)]
+
+
+def _divide(opened: DataFile, part_rows: int) -> list[Part]:
+    file, sizes = opened.file, opened.group_sizes
+    name = file.name if file.name.lower().endswith(PARQUET_SUFFIXES) else f"{file.name}.parquet"
+    whole = Part(file, None, name, None if sizes is None else sum(sizes), file.n_bytes)
+    bounds = [] if sizes is None else group_bounds(sizes, part_rows)
+    if sizes is None or len(bounds) < 2:
+        return [whole]
+    stem, ending = name.rsplit(".", 1)
+    n_rows = [sum(sizes[start:stop]) for start, stop in bounds]
+    return [
+        replace(
+            whole,
+            groups=bound,
+            output=f"{stem}.{place:05d}.{ending}",
+            n_rows=rows,
+            n_bytes=file.n_bytes * rows // max(1, sum(sizes)),
+        )
+        for place, (bound, rows) in enumerate(zip(bounds, n_rows, strict=True))
+    ]
+
+
+def find_done(parts: Sequence[Part], out: OutputFolder, model: str) -> dict[str, Outcome]:
+    """Outputs that are there already, by name; those of another model or of other data are refused.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+    out : OutputFolder
+    model : str
+        Digest of the model and of what is asked of it.
+    """
+    planned = {part.output: part for part in parts}
+    if len(planned) < len(parts):
+        raise InvalidDataError("two files of the data set would have one output; give them other names.")
+    there = out.names()
+    if foreign := sorted(there - planned.keys()):
+        raise InvalidParameterError(
+            f"{out.source} holds {foreign[0]}, which is no output of this job; choose an empty or new folder."
+        )
+    with ThreadPoolExecutor(N_OPENED) as pool:
+        found = pool.map(lambda name: _outcome(planned[name], out, model), sorted(there))
+        return {outcome.part.output: outcome for outcome in found if outcome is not None}
+
+
+def _outcome(part: Part, out: OutputFolder, model: str) -> Outcome | None:
+    """What an output says of itself; ``None`` if it is damaged or its input has changed since."""
+    import pyarrow.parquet as pq
+
+    filesystem, path = out.locate(part.output)
+    try:
+        with filesystem.open_input_file(path) as stream:
+            described = pq.read_metadata(stream)
+    except (OSError, ValueError):
+        return None
+    said = described.metadata or {}
+    if said.get(MODEL_KEY) != model.encode():
+        raise InvalidParameterError(
+            f"{path} was made by another model or with other options; choose another folder, or remove it."
+        )
+    if said.get(INPUT_KEY) != part.fingerprint.encode():
+        return None
+    return Outcome(part, described.num_rows, tuple(json.loads(said.get(COUNTS_KEY, b"[]"))))

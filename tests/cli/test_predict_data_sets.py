@@ -1,0 +1,126 @@
+"""``spherepair predict`` on data sets of many files, and on one file in batches."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spherepair.files import data_sets
+
+
+@pytest.fixture
+def rows(example, tmp_path):
+    """Three parquet files of 40 rows each, with IDs."""
+    (tmp_path / "rows").mkdir()
+    columns = {f"f{place}": example.X[:, place] for place in range(5)}
+    table = pa.table({"name": [f"n{place}" for place in range(120)], **columns})
+    for place in range(3):
+        pq.write_table(table.slice(40 * place, 40), tmp_path / "rows" / f"{place}.parquet")
+    pq.write_table(table, tmp_path / "all.parquet", row_group_size=30)
+    return tmp_path / "rows"
+
+
+@pytest.fixture
+def expected(call, example, rows, tmp_path):
+    call("predict", example.model, tmp_path / "all.parquet", "--out", tmp_path / "expected.npy")
+    return np.load(tmp_path / "expected.npy")
+
+
+def labels_in(folder):
+    return np.concatenate([pq.read_table(file)["label"] for file in sorted(folder.glob("*.parquet"))])
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/*.parquet", "several", "file://{}"])
+def test_a_data_set_becomes_a_folder_of_labels(call, example, rows, tmp_path, expected, form):
+    given = sorted(rows.iterdir()) if form == "several" else [form.format(rows)]
+    out = tmp_path / "labels"
+    asked = ("predict", example.model, *given, "--id", "name", "--out", out, "--workers", "1", "--json")
+    done = call(*asked)
+    assert done.code == 0
+    assert {name: done.json[name] for name in ("n_parts", "n_kept", "n_rows")} == {
+        "n_parts": 3,
+        "n_kept": 0,
+        "n_rows": 120,
+    }
+    assert done.json["cluster_sizes"] == np.bincount(expected, minlength=done.json["n_clusters"]).tolist()
+    np.testing.assert_array_equal(labels_in(out), expected)
+    assert pq.read_table(out / "1.parquet")["name"].to_pylist()[0] == "n40"
+    assert call(*asked).json["n_kept"] == 3
+
+
+def test_the_result_is_said_in_words(call, example, rows, tmp_path):
+    done = call("predict", example.model, rows, "--out", tmp_path / "labels", "--workers", "1")
+    assert "120 rows labeled" in done.out
+    assert "parts       3, of which 0 were there before" in done.out
+
+
+def test_a_dry_run_writes_nothing(call, example, rows, tmp_path):
+    done = call("predict", example.model, rows, "--out", tmp_path / "labels", "--dry-run")
+    n_bytes = sum(file.stat().st_size for file in rows.iterdir())
+    assert done.out == f"3 parts, 120 rows, {n_bytes:,} bytes; 0 parts are done\n"
+    assert not (tmp_path / "labels").exists()
+    found = call("predict", example.model, rows, "--out", tmp_path / "labels", "--dry-run", "--json").json
+    assert (found["dry_run"], found["n_parts"], found["n_rows"]) == (True, 3, 120)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("{rows}/none-*", "--out", "{out}"), "holds no data"),
+        (("{rows}", "--out", "{out}", "--id", "nobody"), "0.parquet has no column 'nobody'"),
+        (("{rows}", "--out", "{out}", "--drop", "name"), "--drop is for single files"),
+        (("{rows}/0.parquet", "--out", "{out}.csv", "--workers", "2"), "--workers is for data sets"),
+        (("{rows}", "--out", "{out}", "--engine", "ray", "--address", "127.0.0.1:1"), "no Ray answers at"),
+        (("{rows}", "--out", "{out}", "--address", "auto"), "an address is for engine='ray'"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, example, rows, tmp_path, given, message):
+    pytest.importorskip("ray")
+    words = [word.format(rows=rows, out=tmp_path / "labels") for word in given]
+    done = call("predict", example.model, *words)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert message in done.err
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npy"])
+def test_one_parquet_file_is_read_in_batches(call, example, rows, tmp_path, monkeypatch, ending):
+    def label(name):
+        out = tmp_path / f"{name}.{ending}"
+        given = ("--id", "name") if ending == "csv" else ()
+        assert call("predict", example.model, tmp_path / "all.parquet", *given, "--out", out).code == 0
+        return out
+
+    whole = label("whole")
+    monkeypatch.setattr(data_sets, "BATCH_ROWS", 25)
+    monkeypatch.setattr(data_sets, "FEWEST_ROWS", 1)
+    monkeypatch.setattr("spherepair.files.data_tables.read_table", None)  # would read the whole file
+    batches = label("batches")
+    if ending == "parquet":
+        assert pq.read_table(batches).equals(pq.read_table(whole))
+    else:
+        assert batches.read_bytes() == whole.read_bytes()
+
+
+def test_a_bad_row_in_a_later_batch_says_from_where_it_counts(call, example, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(data_sets, "BATCH_ROWS", 25)
+    monkeypatch.setattr(data_sets, "FEWEST_ROWS", 1)
+    table = pq.read_table(tmp_path / "all.parquet")
+    values = table["f2"].to_numpy().copy()
+    values[70] = np.nan
+    pq.write_table(table.set_column(3, "f2", pa.array(values)), tmp_path / "bad.parquet")
+    done = call("predict", example.model, tmp_path / "bad.parquet", "--out", tmp_path / "l.csv")
+    assert done.code == 2
+    assert "counting from row 50 of the file: X contains NaN" in done.err
+    assert not (tmp_path / "l.csv").exists()
+
+
+def test_a_model_without_rows_predicts(call, example, rows, tmp_path, expected):
+    from spherepair import load
+
+    load(example.model).save(tmp_path / "small", rows=False)
+    call("predict", tmp_path / "small", tmp_path / "all.parquet", "--out", tmp_path / "l.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "l.npy"), expected)
+    done = call("clusters", tmp_path / "small")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "saved without the labels, embedding and pairs of its rows" in done.err

@@ -1,0 +1,210 @@
+"""Processes and Ray: the same outputs, also when workers or the driver are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import joblib
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spherepair import scale
+from spherepair.errors import InvalidParameterError, MissingDependencyError, PartError
+from spherepair.scale import engines
+
+N_PARTS = 24
+
+
+@pytest.fixture
+def one_file(table: Any, tmp_path: Path) -> Path:
+    """One file that becomes 24 parts."""
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=240 // N_PARTS)
+    return tmp_path / "rows.parquet"
+
+
+def label(file: Path, folder: Path, out: Path, **options: Any) -> scale.Summary:
+    return scale.predict(file, model=folder, out=out, id_column="id", part_rows=240 // N_PARTS, **options)
+
+
+@pytest.fixture
+def expected(one_file: Path, folder: Path, tmp_path: Path) -> dict[str, bytes]:
+    label(one_file, folder, tmp_path / "expected", workers=1)
+    return outputs(tmp_path / "expected")
+
+
+def outputs(out: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in out.iterdir()}
+
+
+def test_processes_give_the_same_files(
+    one_file: Path, folder: Path, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    assert label(one_file, folder, tmp_path / "out", workers=2).n_rows == 240
+    assert outputs(tmp_path / "out") == expected
+
+
+@dataclass(frozen=True)
+class Fragile:
+    """A part whose worker is killed the first time, if it is one of those."""
+
+    output: str
+    folder: Path
+    is_killed: bool
+
+
+def _do_fragile(work: Any, part: Fragile) -> Any:
+    begun = part.folder / f"{part.output}.begun"
+    if part.is_killed and not begun.exists():
+        begun.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    with (part.folder / part.output).open("a") as stream:
+        stream.write("once")
+    return SimpleNamespace(part=part)  # workers need not load torch
+
+
+def test_parts_of_killed_processes_are_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)
+    request.addfinalizer(lambda: cloudpickle.unregister_pickle_by_value(here))
+    monkeypatch.setattr(engines, "do_part", _do_fragile)
+    killed = np.random.default_rng(0).permutation(20)[:3]
+    parts: Any = [Fragile(f"{place:02d}", tmp_path, place in killed) for place in range(20)]
+    found = [outcome.part.output for outcome in engines.run_local(None, parts, 2, None)]  # type: ignore[arg-type]
+    assert sorted(found) == [part.output for part in parts]
+    assert len(list(tmp_path.glob("*.begun"))) == 3
+
+
+def test_processes_that_always_die_end_the_job_with_the_part(
+    one_file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*given: Any) -> Iterator[Any]:
+        raise joblib.externals.loky.process_executor.TerminatedWorkerError("killed")
+        yield
+
+    monkeypatch.setattr(engines, "_in_processes", die)
+    with pytest.raises(PartError, match=r"died 4 times at part rows.00000.parquet or one of the next 1,"):
+        label(one_file, folder, tmp_path / "out", workers=2)
+
+
+DRIVER = """
+import sys
+from spherepair import scale
+scale.predict(
+    sys.argv[1], model=sys.argv[2], out=sys.argv[3], id_column="id", part_rows=10, workers=1,
+    progress=lambda state: (print(state.n_done, flush=True), sys.stdin.readline()),
+)
+"""
+
+
+def test_a_killed_driver_goes_on_where_it_was(
+    one_file: Path, folder: Path, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", DRIVER, str(one_file), str(folder), str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        for _ in range(5):
+            assert driver.stdout.readline()
+            driver.stdin.write("\n")
+            driver.stdin.flush()
+        driver.kill()
+    kept = {name for name in outputs(out) if name.endswith(".parquet") and not name.startswith(".")}
+    assert 5 <= len(kept) < N_PARTS
+    done = label(one_file, folder, out, workers=1)
+    assert (done.n_kept, done.n_rows) == (len(kept), 240)
+    assert outputs(out) == expected
+
+
+def ray_workers() -> list[int]:
+    """Processes below this one that work on a part."""
+    parents = {}
+    named = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if (process / "cmdline").read_bytes().startswith(b"ray::do_part"):
+                named.append(int(process.name))
+        except OSError:
+            continue
+    return [pid for pid in named if _is_ours(pid, parents)]
+
+
+def _is_ours(pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents:
+        if pid == os.getpid():
+            return True
+        pid = parents[pid]
+    return False
+
+
+def test_ray_gives_the_same_files_though_a_worker_is_killed(
+    one_file: Path, folder: Path, tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    killed: list[int] = []
+
+    def kill(state: scale.Progress) -> None:
+        found = [] if killed else ray_workers()
+        if found:
+            killed.append(found[0])
+            os.kill(found[0], signal.SIGKILL)
+
+    done = label(one_file, folder, tmp_path / "out", engine="ray", workers=1, progress=kill)
+    assert killed
+    assert done.n_rows == 240
+    assert outputs(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "no Ray answers at 127.0.0.1:1"),
+        ("auto", "no Ray of this version answers at auto"),
+        ("ray://host:10001", "give HOST:PORT on a machine of the cluster"),
+    ],
+)
+def test_an_address_without_ray_is_said_at_once(
+    one_file: Path, folder: Path, tmp_path: Path, address: str, message: str
+) -> None:
+    pytest.importorskip("ray")
+    started = time.monotonic()
+    with pytest.raises(InvalidParameterError, match=message):
+        label(one_file, folder, tmp_path / "out", engine="ray", address=address)
+    assert time.monotonic() - started < 20
+    assert outputs(tmp_path / "out") == {}
+
+
+def test_ray_that_is_missing_or_old_is_said(
+    one_file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependencyError, match=r'pip install "spherepair\[ray\]"'):
+        label(one_file, folder, tmp_path / "out", engine="ray")
+    old = type("Ray", (), {"__version__": "2.9.1"})
+    monkeypatch.setitem(sys.modules, "ray", old)
+    with pytest.raises(MissingDependencyError, match=r"Ray 2.9.1 is too old; install 2.40 or newer"):
+        label(one_file, folder, tmp_path / "out", engine="ray")
+
+
+def test_a_table_of_vectors_is_labeled(table: Any, tmp_path: Path, model: Any) -> None:
+    matrix = table.select(["a", "b", "c"]).to_pandas().to_numpy()
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), 3)
+    pq.write_table(pa.table({"id": table["id"], "v": vectors}), tmp_path / "v.parquet")
+    fresh = model.__sklearn_clone__().fit(pa.table({"v": vectors}), constraints=model.constraints_)
+    fresh.save(tmp_path / "model", rows=False)
+    scale.predict(tmp_path / "v.parquet", model=tmp_path / "model", out=tmp_path / "out", workers=1)
+    assert pq.read_table(tmp_path / "out")["label"].to_pylist() == fresh.labels_.tolist()
