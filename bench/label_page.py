@@ -58,7 +58,7 @@ def start_server(folder: Path, table: pd.DataFrame) -> tuple[subprocess.Popen[by
     command = [
         sys.executable,
         "-m",
-        "spherepair.cli",
+        "spherepair",
         "label",
         str(folder / "rows.csv"),
         "--text",
