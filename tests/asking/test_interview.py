@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from scipy import sparse
 from tests.asking.conftest import BRIEF, right_answers
 
 from spherepair import Constraints, SpherePair
-from spherepair.asking import STRATEGIES, ChoiceQuestion, GroupQuestion, Interview, PairQuestion
+from spherepair.asking import STRATEGIES, ChoiceQuestion, GroupQuestion, Interview, PairQuestion, strategies
+from spherepair.asking.situation import Situation
 from spherepair.errors import InvalidAnswerError, InvalidDataError, RecordError
 from spherepair.metrics import clustering_accuracy
 
@@ -358,3 +360,38 @@ def test_the_state_is_one_readable_line(finished: Interview) -> None:
     assert "6 groups" in line
     assert finished.state.accuracy is not None
     assert finished.state.accuracy > 0.7
+
+
+def test_given_questions_come_first_and_once(blobs: Any, tmp_path: Any) -> None:
+    X, y = blobs
+    given = [PairQuestion(0, 5), PairQuestion(7, 2)]
+    talk = Interview(X, questions=given, record=tmp_path / "record.jsonl")
+    assert talk.next(by="ann") == given[0]
+    assert talk.next(by="bob") == given[1]
+    talk.answer(given[0], "same" if y[0] == y[5] else "different", by="ann")
+    assert talk.next(by="ann") not in given
+    talk.close()
+    again = Interview(X, questions=given, record=tmp_path / "record.jsonl")
+    assert again.next() == given[1]
+    again.close()
+
+
+def test_wrong_answers_are_suspected_and_asked_again(finished: Interview, blobs: Any) -> None:
+    X, y = blobs
+    right = Constraints.from_labels(y, 80, random_state=0)
+    wrong = np.zeros(80, bool)
+    wrong[[3, 20, 41]] = True
+    known = replace(right, is_must_link=right.is_must_link ^ wrong)
+    talk = Interview(X, constraints=known)
+    assert talk.suspects() == []  # before there is a model
+    talk._take_over(finished.model, finished.groups, 0)
+    found = {(one.left, one.right) for one in talk.suspects()}
+    assert found == set(zip(known.left[wrong].tolist(), known.right[wrong].tolist(), strict=True))
+    assert all(one.reason for one in talk.suspects())
+    snapshot, asked = talk._snapshot, next(iter(talk.suspects()))
+    pair = (asked.left, asked.right)
+    now = Situation(snapshot, talk.groups, [], frozenset(), np.random.default_rng(0), suspects=(pair,))
+    question = strategies._suspect(now)
+    assert question is not None
+    assert question.is_check
+    assert set(pair) <= set(question.rows)

@@ -533,3 +533,17 @@ def test_check_counts_the_people_of_a_record(person, call, tmp_path):
     n_ann = int((pairs.by == "ann").sum())
     assert checked.json["people"] == {"ann": n_ann, "bob": len(pairs) - n_ann}
     assert f"given by        2: ann ({n_ann})" in call("check", tmp_path / "a.jsonl").out
+
+
+def test_answers_to_look_at_again_are_asked_first_and_no_longer_known(call, example, right, tmp_path):
+    y, again, pairs = example.y, tmp_path / "again.csv", tmp_path / "pairs.csv"
+    other = int(np.flatnonzero(y != y[0])[0])
+    pairs.write_text(f"left,right,link\n0,{other},must-link\n")
+    again.write_text(f"left,right,link,reason\n0,{other},must-link,doubtful\n")
+    out = tmp_path / "record.jsonl"
+    options = ("--out", out, "-c", pairs, "--again", again, "--answerer", right(), "--answers", "1")
+    done = call("ask", example.array, *options, *SMALL, "--json")
+    assert done.code == 0, done.err
+    (said,) = Constraints.read(out)
+    assert (said.left, said.right, said.is_must_link) == (0, other, False)
+    assert done.json["contradictions"] == 0

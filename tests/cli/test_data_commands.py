@@ -101,6 +101,8 @@ def test_answers_that_a_model_holds_for_wrong_are_listed_and_written(call, examp
     done = call("check", pairs, *options, "--json")
     found = [suspect["source_row"] for suspect in done.json["suspects"]]
     assert sum(row % 2 == 0 and row <= 60 for row in found) > 0.9 * len(found)  # the header is row 1
+    violated = [suspect for suspect in done.json["suspects"] if suspect["probability"] is None]
+    assert all(one["reason"].startswith("the clusters say") for one in violated)
     assert len(again.read_text().splitlines()) == 1 + len(found)
     shown = call("check", pairs, *options)
     assert f"{len(found)} answers to look at again:" in shown.out

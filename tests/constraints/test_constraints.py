@@ -70,6 +70,15 @@ def test_repeated_pair_is_kept_once_with_largest_weight_and_counted():
     assert pairs.n_duplicates == 2
 
 
+def test_two_people_who_agree_are_two_answers():
+    pairs = Constraints.from_arrays([0, 2, 0, 5], [2, 0, 2, 6], [True] * 4, by=["ann", "bob", "ann", "bob"])
+    assert (len(pairs), pairs.n_duplicates, pairs.by.tolist()) == (3, 1, ["ann", "bob", "bob"])
+    assert pairs | pairs == pairs
+    assert pairs == pairs[::-1]
+    assert pairs != pairs[[0, 0, 2]]
+    assert len(pairs - pairs[:1]) == 1  # the pair, whoever gave it
+
+
 def test_same_pair_both_ways_is_no_duplicate():
     pairs = Constraints.from_pairs(must_link=[(0, 1)], cannot_link=[(1, 0)])
     assert len(pairs) == 2

@@ -61,9 +61,9 @@ def test_union_keeps_those_of_both_also_where_one_has_none():
     assert details(plain | PAIRS) == [("", "", 1.0), ("", "", 0.0), *details(PAIRS)]
 
 
-def test_repeated_pair_keeps_its_first_person_time_and_value_and_is_counted():
+def test_repeated_answer_keeps_its_first_time_and_value_and_is_counted():
     pairs = Constraints.from_arrays(
-        [0, 1, 0], [1, 0, 5], [1, 1, 0], weight=[1, 3, 1], by=["ann", "bob", "cem"], value=[0.7, 1, 0]
+        [0, 1, 0], [1, 0, 5], [1, 1, 0], weight=[1, 3, 1], by=["ann", "ann", "cem"], value=[0.7, 1, 0]
     )
     assert details(pairs) == [("ann", "", 0.7), ("cem", "", 0.0)]
     assert pairs.weight.tolist() == [3, 1]
@@ -158,7 +158,7 @@ entry = st.tuples(
 
 
 @given(st.lists(entry, max_size=15), st.lists(entry, max_size=15))
-def test_union_knows_of_each_pair_what_was_first_said(first, second):
+def test_union_knows_what_each_person_first_said_of_a_pair(first, second):
     def make(entries):
         left, right, link, by, doubt = (
             (list(column) for column in zip(*entries, strict=True)) if entries else [[]] * 5
@@ -168,10 +168,10 @@ def test_union_knows_of_each_pair_what_was_first_said(first, second):
 
     expected = {}
     for left, right, link, by, doubt in first + second:
-        expected.setdefault((left, right, link), (by, abs(link - doubt)))
+        expected.setdefault((left, right, link, by), abs(link - doubt))
     pairs = make(first) | make(second)
     found = zip(pairs, pairs.by, pairs.value, strict=True)
-    assert {pair[:3]: (by, value) for pair, by, value in found} == expected
+    assert {(*pair[:3], by): value for pair, by, value in found} == expected
 
 
 @pytest.mark.parametrize(

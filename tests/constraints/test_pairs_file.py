@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spherepair.constraints import Constraints, Pair
+from spherepair.constraints.pairs_file import read_questions
 from spherepair.errors import InvalidConstraintsError, MissingDependencyError
 
 pa = pytest.importorskip("pyarrow")
@@ -381,3 +382,24 @@ def test_without_pyarrow_the_remedy_is_named(put, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingDependencyError, match=r'pip install "spherepair\[files\]"'):
         Constraints.read(put(HEAD))
+
+
+def test_questions_are_pairs_whatever_their_links(tmp_path):
+    path = tmp_path / "again.csv"
+    path.write_text("left,right,link,reason\nc,a,,doubtful\na,c,must-link,again\nb,c,cannot,\n")
+    left, right = read_questions(path, ids=["a", "b", "c"])
+    assert (left.tolist(), right.tolist()) == ([2, 1], [0, 2])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("left,link\n0,must\n", "has no column right"),
+        ("left,right\n0,7\n", "again.csv row 2 links rows 0 and 7"),
+    ],
+)
+def test_questions_that_cannot_be_asked_are_named(tmp_path, text, message):
+    path = tmp_path / "again.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidConstraintsError, match=message):
+        read_questions(path, n_rows=3)

@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from spherepair import Constraints, SpherePair, load
+from spherepair.baselines import CIDEC, DCGMM, AutoEmbedder
 from spherepair.errors import InvalidParameterError
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.batches import PairTensors
@@ -142,21 +143,49 @@ def test_a_refined_model_keeps_what_answers_are_worth(judged: SpherePair, data: 
     assert model.suspects(5) == judged.suspects(5)
 
 
-def test_an_interrupted_fit_ends_as_an_undisturbed_one(data: Any, noisy: Constraints, tmp_path: Any) -> None:
-    few = FAST | {"max_epochs": 4}
-    whole = SpherePair(5, **few).fit(data[0], constraints=noisy)
-    n_calls = 0
+@pytest.mark.parametrize(("stage", "left"), [("pairs", 2), ("weighed pairs", 7)])
+def test_an_interrupted_fit_goes_on_where_it_was_and_ends_as_an_undisturbed_one(
+    data: Any, noisy: Constraints, tmp_path: Any, stage: str, left: int
+) -> None:
+    few = FAST | {"max_epochs": 10}  # the answers are looked at in the third; an epoch that is halted is lost
+    seen: list[str] = []
 
     def stop(state: Any) -> None:
-        nonlocal n_calls
-        n_calls += state.stage == "weighed pairs"
-        if n_calls == 2:
+        seen.append(state.stage)
+        if seen.count(stage) == (2 if stage == "pairs" else 4):
             raise KeyboardInterrupt
 
+    whole = SpherePair(5, **few).fit(data[0], constraints=noisy)
+    halted = SpherePair(5, **few | {"progress": stop})
     with pytest.raises(KeyboardInterrupt):
-        SpherePair(5, **few | {"progress": stop}).fit(data[0], constraints=noisy, checkpoint=tmp_path)
-    resumed = SpherePair(5, **few).fit(data[0], constraints=noisy, checkpoint=tmp_path)
+        halted.fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    assert not hasattr(halted, "labels_")
+    seen = []
+    resumed = SpherePair(5, **few | {"progress": lambda state: seen.append(state.stage)})
+    resumed.fit(data[0], constraints=noisy, checkpoint=tmp_path)
     assert np.array_equal(resumed.embedding_, whole.embedding_)
+    assert resumed.suspects(None) == whole.suspects(None)
+    assert "pretraining" not in seen
+    assert seen.count(stage) == left
+    assert [r["stage"] for r in resumed.history_] == [r["stage"] for r in whole.history_]
+
+
+def test_the_first_training_ends_where_answers_are_wrong(judged: SpherePair) -> None:
+    stages = [record["stage"] for record in judged.history_]
+    assert (stages.count("pairs"), stages.count("weighed pairs")) == (
+        3,
+        12,
+    )  # the third epoch begins with a look
+
+
+@pytest.mark.parametrize("rival", [DCGMM, CIDEC, AutoEmbedder], ids=lambda rival: rival.__name__)
+def test_rivals_leave_out_wrong_answers_too(data: Any, noisy: Constraints, wrong: Any, rival: Any) -> None:
+    settings = {name: FAST[name] for name in ("hidden_dims", "random_state", "device", "progress")}
+    model = rival(5, robust=True, max_epochs=20, **settings).fit(data[0], constraints=noisy)
+    assert {"pairs", "weighed pairs"} <= {record["stage"] for record in model.history_}
+    assert np.mean(model.pair_weights_[wrong] < 0.5) > 0.5
+    assert np.mean(model.pair_weights_[~wrong] < 0.5) < 0.05
+    assert np.mean(wrong[[one.source_row for one in model.suspects(20)]]) > 0.9
 
 
 def test_the_number_of_clusters_ignores_wrong_answers(data: Any, noisy: Constraints) -> None:

@@ -12,6 +12,7 @@ import pytest
 from scipy import sparse
 
 from spherepair import Constraints
+from spherepair.clustering.answer_errors import Judgment, WrongAnswers
 from spherepair.report import ReportOptions, build_report, render_report, write_report
 
 ALL = ReportOptions(n_violated=10_000)
@@ -135,3 +136,21 @@ def digits_like(plain_model):
     )
     model.transform = lambda X: np.asarray(X.toarray(), dtype=np.float32)
     return model
+
+
+def test_answers_to_look_at_again_are_shown_with_both_rows_and_then_the_violated_ones(blobs):
+    X, _, model = blobs
+    model = copy.copy(model)
+    right = np.array([0.9, 0.9, 0.9, 0.1, 0.9])  # the cannot-link (0, 2), which the clusters satisfy
+    wrong = WrongAnswers(0.2, 0.0, 0.5, 1)
+    model.judgment_ = Judgment(right, np.full(5, 0.9), wrong, np.ones(5, bool))
+    report = build_report(model, X, ids=[f"row {n}" for n in range(90)])
+    (card,) = report.suspects
+    assert (card.left.name, card.right.name, card.link) == ("row 0", "row 2", "cannot-link")
+    assert card.reason.startswith("Wrong with 90 %, row 3 of the pairs: the rows' neighbors")
+    assert [line[:3] for line in report.look_again] == [
+        ("row 0", "row 2", "cannot-link"),
+        ("row 0", "row 1", "must-link"),
+        ("row 2", "row 5", "cannot-link"),
+    ]
+    assert "Answers to look at again" in render_report(report)

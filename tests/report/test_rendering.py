@@ -17,7 +17,7 @@ from spherepair.report import _DARK_COLORS, ReportOptions, build_report, render_
 
 ALL = ReportOptions(n_violated=10_000)
 #: What the clusters contain comes before how many there are.
-SECTIONS = ["overview", "clusters", "map", "constraints", "number", "next", "settings"]
+SECTIONS = ["overview", "clusters", "map", "constraints", "again", "number", "next", "settings"]
 NASTY = "</script><script>window.harm=1</script><img src=x onerror=window.harm=2>"
 
 

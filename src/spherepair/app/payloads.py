@@ -19,6 +19,7 @@ from spherepair.asking.questions import (
     Link,
     PairQuestion,
 )
+from spherepair.clustering.suspects import MUST_LINK
 
 #: Contradictions and doubtful answers shown at once, and letters of a row in a summary.
 MOST_CONTRADICTIONS, MOST_SUSPECTS, SHORT = 30, 20, 40
@@ -202,25 +203,13 @@ class Payloads:
         }
 
     def _suspects(self, answers: list[Answer]) -> list[dict[str, Any]]:
-        """Answers that the latest model finds doubtful, where it can tell."""
-        model = self.project.interview.model
-        if not self.project.version.groups or getattr(model, "judgment_", None) is None:
-            return []
-        said = {link[:2]: answer for answer in answers for link in answer.links}
+        """Answers that are more likely wrong than right by the latest model, where it can tell."""
+        said = {link: answer for answer in answers for link in answer.links}
         found = []
-        for one in model.suspects(MOST_SUSPECTS):
-            answer = said.get((one.left, one.right)) or said.get((one.right, one.left))
-            found.append(
-                {
-                    "left": self.item(one.left),
-                    "right": self.item(one.right),
-                    "says": "same" if one.link == "must-link" else "different",
-                    "number": None if answer is None else answer.number,
-                    "by": "" if answer is None else answer.by,
-                    "probability": float(one.probability),
-                    "reason": str(one.reason),
-                }
-            )
+        for one in self.project.interview.suspects(MOST_SUSPECTS):
+            link = (one.left, one.right, one.link == MUST_LINK)
+            doubt = {"probability": float(one.probability or 0.0), "reason": one.reason}
+            found.append(self._statement(link, said.get(link)) | doubt)
         return found
 
     def _statement(self, link: Link, answer: Answer | None) -> dict[str, Any]:

@@ -350,6 +350,7 @@ class Suspect(BaseModel):
     says: Literal["same", "different"]
     number: int | None
     by: str
+    time: str
     probability: float
     reason: str
 

@@ -8,7 +8,7 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from spherepair.asking.classics import STRATEGIES, RandomPairs, resolve_strategy, strategy_name
 from spherepair.asking.conversation import Conversation
+from spherepair.asking.doubts import doubtful_answers
 from spherepair.asking.groups import Groups, Settled
 from spherepair.asking.questions import (
     Answer,
@@ -30,6 +31,7 @@ from spherepair.asking.questions import (
     PairQuestion,
     Question,
     Reply,
+    plain_question,
 )
 from spherepair.asking.record import (
     Project,
@@ -60,6 +62,7 @@ from spherepair.asking.training import (
     check_rows,
     links_of,
 )
+from spherepair.clustering.suspects import MUST_LINK, Suspect
 from spherepair.constraints import Constraints
 
 __all__ = [
@@ -99,6 +102,8 @@ class Interview(Conversation):
     record : path or Record, optional
         A file to which every answer is appended before the next question. An interview on a record that has
         answers goes on from them.
+    questions : sequence of questions, optional
+        Asked before all others, such as answers to look at again; those that the record answers are not.
     background : bool, default=False
         Whether refits start by themselves, beside the questions, whenever one is due.
     random_state : int, default=0
@@ -124,6 +129,7 @@ class Interview(Conversation):
         model: Any = None,
         constraints: Constraints | None = None,
         record: str | Path | Record | None = None,
+        questions: Sequence[Question] = (),
         background: bool = False,
         random_state: int | None = 0,
     ) -> None:
@@ -131,6 +137,7 @@ class Interview(Conversation):
         known = Constraints.from_pairs() if constraints is None else constraints
         super().__init__(int(table.shape[0]), known, record, fingerprint=fingerprint_rows(table))
         self.X, self.items, self.background = X, items, background
+        self._questions = [plain_question(question, self.n_rows) for question in questions]
         self._seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
         pool = draw_pool(self.n_rows, self._named_rows(), seed=self._seed)
         self._first_view = FirstView(table, pool, seed=self._seed)
@@ -139,6 +146,7 @@ class Interview(Conversation):
         self._fitted_on = -1  # answers that the latest model has learned from
         self._history: list[tuple[int, float]] = []
         self._state: tuple[Any, InterviewState] | None = None
+        self._suspects: list[Suspect] = []
         self._refits = BackgroundRefit(self._fit)
         self._snapshot = self._prepare(Snapshot(pool, self._first_view.vectors(pool)), self.groups, -1)
 
@@ -156,8 +164,11 @@ class Interview(Conversation):
         """
         with self._lock:
             card = self._cards.of(by)
-            if card is not None and self._is_open(card):
+            if card is not None and (card in self._questions or self._is_open(card)):
                 return card
+            first = self._given_question()
+            if first is not None:
+                return self._cards.give(first, by=by)
             passed = frozenset(self._passed | self._cards.rows_of_others(by))
             random = np.random.default_rng([self._seed, self._n_events, len(passed)])
             own = (
@@ -166,7 +177,14 @@ class Interview(Conversation):
                 else self.answers
             )
             now = Situation(
-                self._snapshot, self.groups, own, passed, random, self._settled, self._first_view.vectors
+                self._snapshot,
+                self.groups,
+                own,
+                passed,
+                random,
+                self._settled,
+                self._first_view.vectors,
+                tuple((one.left, one.right) for one in self.suspects()),
             )
             question = self.strategy.propose(now)
             question = question if question is not None else RandomPairs().propose(now)
@@ -224,6 +242,17 @@ class Interview(Conversation):
             if self._state is None or self._state[0] != key:
                 self._state = key, describe(self.answers, self._settled, self._snapshot, self._history)
             return self._state[1]
+
+    def suspects(self, n: int | None = 20) -> list[Suspect]:
+        """Answers that are more likely wrong than right by the latest model, the most suspicious first.
+
+        Told from the rows that are most like those of an answer, without training; they are the first to be
+        asked again. None before there is a model.
+        """
+        with self._lock:
+            stands = {link for answer in self.answers for link in answer.links} | set(links_of(self._known))
+            found = [one for one in self._suspects if (one.left, one.right, one.link == MUST_LINK) in stands]
+        return found[:n]
 
     # Models.
 
@@ -313,6 +342,12 @@ class Interview(Conversation):
         if self.background and self.is_refit_due:
             self.start_refit()
 
+    def _given_question(self) -> Any:
+        """The first of the given questions that nobody has answered or has before them."""
+        answered = {answer.question for answer in self.answers}
+        waiting = (one for one in self._questions if one not in answered and one not in self._cards)
+        return next(waiting, None)
+
     def _is_open(self, card: Question) -> bool:
         """Whether a card that was given still asks something, after what others have answered since."""
         first, *others = card.rows
@@ -339,12 +374,22 @@ class Interview(Conversation):
         pool = self._snapshot.pool
         fresh = Snapshot(pool, self._vectors(model, pool))
         fresh = self._prepare(view_of(fresh, groups) if n_answers >= 0 else fresh, groups, n_answers)
+        suspects = self._doubt(fresh)
         with self._lock:
             self.model, self._snapshot, self._fitted_on = model, fresh, n_answers
+            self._suspects = suspects
             self._take_in(tuple(self._named_rows()))
             accuracy = self.state.accuracy if fresh.is_fitted else None
             if accuracy is not None:
                 self._history.append((n_answers, accuracy))
+
+    def _doubt(self, snapshot: Snapshot) -> list[Suspect]:
+        if snapshot.centers is None:
+            return []
+        stated = self.constraints
+        stated = stated[np.isin(stated.left, snapshot.pool) & np.isin(stated.right, snapshot.pool)]
+        plain = self._first_view.vectors(snapshot.pool)
+        return doubtful_answers(stated, snapshot.pool, plain, snapshot.probabilities, seed=self._seed)
 
     def _prepare(self, snapshot: Snapshot, groups: Groups, n_answers: int) -> Snapshot:
         random = np.random.default_rng([self._seed, 1, n_answers + 1])

@@ -130,6 +130,8 @@ class Situation:
         What stands of the answers of all.
     plain_vectors : callable, optional
         Rows to unit vectors that no answer has changed.
+    suspects : tuple of (left, right)
+        Pairs about which an answer is more likely wrong than right, the most suspicious first.
     """
 
     snapshot: Snapshot
@@ -139,6 +141,7 @@ class Situation:
     random: np.random.Generator
     settled: Settled = field(default_factory=lambda: Settled(()))
     plain_vectors: Callable[[Rows], Floats] | None = None
+    suspects: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_doubtful(self) -> bool:

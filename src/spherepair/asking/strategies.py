@@ -211,7 +211,24 @@ def _check(now: Situation) -> Question | None:
     single = _single_row(now) if now.is_doubtful else None
     if single is not None:
         return _second_look(now, single)
-    return (_same_groups(now) if len(checks) % 3 != 2 else None) or _earlier_answer(now)
+    return (_same_groups(now) if len(checks) % 3 != 2 else None) or _suspect(now) or _earlier_answer(now)
+
+
+def _suspect(now: Situation) -> Question | None:
+    """The most suspicious answer not asked again yet: its item beside that row, its own and other groups."""
+    looked_at = {row for a in now.answers if a.question.is_check for row in a.question.subjects}
+    item, other = next((pair for pair in now.suspects if pair[0] not in looked_at), (None, None))
+    if item is None or other is None:
+        return None
+    shown = {now.groups.root(other): other}
+    own = [row for row in now.groups.members(item) if row != item]
+    if own:
+        shown.setdefault(now.groups.root(item), own[0])
+    roots = [root for root in now.groups.roots if root != now.groups.root(item)]
+    for place in np.argsort(-now.likeness(item, roots), kind="stable"):
+        shown.setdefault(roots[place], now.exemplar(roots[place]))
+    chosen = list(shown.values())[:MOST_EXEMPLARS]
+    return ChoiceQuestion(item, tuple(int(row) for row in now.random.permutation(chosen)), is_check=True)
 
 
 def _earlier_answer(now: Situation) -> Question | None:

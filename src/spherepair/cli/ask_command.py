@@ -27,10 +27,9 @@ from spherepair.cli.options import (
     check_output,
     refuse_within,
 )
-from spherepair.cli.question_cards import CardView, Items, card_of, read_items
+from spherepair.cli.question_cards import CardView, Items, card_of, read_items, read_known
 from spherepair.cli.raw_rows import ColumnChoice
 from spherepair.cli.terminal import InterruptedCommand, Terminal, command_terminal
-from spherepair.constraints import Constraints
 from spherepair.encoders import TableEncoder
 from spherepair.errors import InvalidAnswerError, InvalidParameterError, SpherePairError
 from spherepair.estimators.job import attach_encoder
@@ -62,6 +61,7 @@ def ask(
     drop: options.DropOption = None,
     keep_empty: options.KeepEmptyOption = False,
     constraints: options.KnownPairsOption = None,
+    again: options.AgainOption = None,
     by: options.ByOption = None,
     answerer: options.AnswererOption = None,
     answer_seconds: options.AnswerSecondsOption = 60.0,
@@ -85,17 +85,13 @@ def ask(
     Every answer is on the disk before the next question. Run the same command again to go on.
     """
     with command_terminal("ask", as_json=as_json, quiet=quiet) as terminal:
-        _check_paths(out, data=data, constraints=constraints, model=model, labels=labels)
+        _check_paths(out, inputs=[data, constraints, again], model=model, labels=labels)
         if answerer is not None:
             split_command(answerer)
         with terminal.spinner(f"reading {data}"):
             choice = ColumnChoice.of(text=text, images=images, as_=as_, drop=drop, keep_empty=keep_empty)
             table, items, encoder = read_items(data, choice, id_column=id_column, terminal=terminal)
-            known = (
-                None
-                if constraints is None
-                else Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
-            )
+            known, first = read_known(constraints, again, table)
         given = {"hidden_dims": hidden_dims, "max_epochs": max_epochs, "pretraining": pretraining}
         template = _model_of(preset, given, device=device, seed=seed, is_encoded=encoder is not None)
         with terminal.spinner("preparing the first question"):
@@ -105,6 +101,7 @@ def ask(
                 model=template,
                 constraints=known,
                 record=out,
+                questions=first,
                 background=answerer is None,
                 random_state=seed,
             )
@@ -286,18 +283,16 @@ class Person:
         return [groups.members(root) for root in sorted(groups.roots, key=self._position)]
 
 
-def _check_paths(
-    out: Path, *, data: Path, constraints: Path | None, model: Path | None, labels: Path | None
-) -> None:
+def _check_paths(out: Path, *, inputs: list[Path | None], model: Path | None, labels: Path | None) -> None:
     """Refuse wrong names before anything is read."""
     if not out.name.lower().endswith(RECORD_SUFFIXES):
         raise InvalidParameterError(f"{out}: the name of a record must end in .jsonl.")
-    check_output(out, [data, constraints])
+    check_output(out, inputs)
     if model is not None:
         check_model_folder(model)
         refuse_within(out, model, option="--out")
     if labels is not None:
-        check_label_file(labels, [data, constraints, out])
+        check_label_file(labels, [*inputs, out])
         if model is not None:
             refuse_within(labels, model, option="--labels")
 

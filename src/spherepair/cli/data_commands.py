@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,12 +15,11 @@ from spherepair.cli.options import DataOption, IdOption, JsonOption, PairsArgume
 from spherepair.cli.terminal import CONTRADICTORY, as_text, command_terminal
 from spherepair.constraints import ConflictReport, Constraints, ConstraintSummary
 from spherepair.datasets import DatasetInfo, list_datasets
-from spherepair.errors import InvalidConstraintsError
 from spherepair.files.columns import write_columns
 from spherepair.files.data_tables import Rows, read_rows
 
 if TYPE_CHECKING:
-    from spherepair.estimators.judging import Suspect
+    from spherepair.clustering.suspects import Suspect
 
 #: People named in the summary; all are counted.
 SHOWN_PEOPLE = 5
@@ -98,24 +97,14 @@ def check(
 
 
 def _suspects(model: Path, given: Constraints) -> list[Suspect]:
-    """Answers among the given ones that the model holds for wrong, with their rows in this file."""
-    from spherepair.estimators import load  # torch takes seconds to load, and most checks need no model
+    """Given answers that the model holds for wrong or violates, with their rows in the file."""
+    from spherepair.clustering.suspects import answers_to_look_at  # torch takes seconds to load
+    from spherepair.estimators import load
 
     fitted = load(model, device="cpu")
     given.validate(len(fitted.labels_))
-    if not hasattr(fitted, "suspects"):
-        raise InvalidConstraintsError(
-            f"{model} does not judge answers; fit a SpherePair model on these pairs."
-        )
-    places = {
-        (pair.left, pair.right, pair.is_must_link): row
-        for pair, row in zip(given, given.source_row, strict=True)
-    }
-    found = (
-        (suspect, places.get((suspect.left, suspect.right, suspect.link == "must-link")))
-        for suspect in fitted.suspects(None)
-    )
-    return [replace(suspect, source_row=int(row)) for suspect, row in found if row is not None]
+    judgment = getattr(fitted, "judgment_", None)
+    return answers_to_look_at(given, fitted.labels_, fitted.constraints_, judgment)
 
 
 def _suspect_columns(suspects: list[Suspect], ids: list[Any] | None) -> dict[str, Any]:
@@ -134,10 +123,9 @@ def _suspect_lines(suspects: list[Suspect], ids: list[Any] | None) -> list[str]:
     for suspect in suspects[:SHOWN_SUSPECTS]:
         left, right = (row if ids is None else ids[row] for row in (suspect.left, suspect.right))
         by = f" by {suspect.by}" if suspect.by else ""
-        share = f"{100 * suspect.probability:.0f} %"
+        doubt = "" if suspect.probability is None else f"wrong with {100 * suspect.probability:.0f} %; "
         lines.append(
-            f"  {suspect.link} ({left}, {right}) at row {suspect.source_row}{by}: wrong with {share}; "
-            f"{suspect.reason}"
+            f"  {suspect.link} ({left}, {right}) at row {suspect.source_row}{by}: {doubt}{suspect.reason}"
         )
     more = len(suspects) - SHOWN_SUSPECTS
     return [*lines, f"  and {more} more"] if more > 0 else lines

@@ -195,6 +195,14 @@ KnownPairsOption = Annotated[
     Path | None,
     typer.Option("--constraints", "-c", metavar="PAIRS", help=f"Pairs known before: {PAIR_KINDS}."),
 ]
+AgainOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--again",
+        metavar="PAIRS",
+        help="Ask about the pairs of this file first, such as those of check --suspects.",
+    ),
+]
 ByOption = Annotated[
     str | None,
     typer.Option("--by", metavar="NAME", help="Who answers.", show_default="the name of the answerer"),

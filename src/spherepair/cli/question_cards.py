@@ -1,4 +1,4 @@
-"""How ``spherepair ask`` shows a question: rows as texts, values of columns or pictures.
+"""What ``spherepair ask`` reads, and how it shows a question: rows as texts, values of columns or pictures.
 
 A card goes to the terminal with rich. Pictures also go to a local page without scripts, which is rewritten
 for every question.
@@ -23,10 +23,12 @@ from rich.table import Table as RichTable
 from rich.text import Text
 from scipy import sparse
 
-from spherepair.asking import ChoiceQuestion, GroupQuestion
+from spherepair.asking import ChoiceQuestion, GroupQuestion, PairQuestion
 from spherepair.asking.questions import Question
 from spherepair.cli.raw_rows import ColumnChoice, encode, read_raw
 from spherepair.cli.terminal import Terminal
+from spherepair.constraints import Constraints
+from spherepair.constraints.pairs_file import read_questions
 from spherepair.encoders import TableEncoder
 from spherepair.errors import InvalidDataError
 from spherepair.estimators.spherepair import SpherePair
@@ -362,3 +364,17 @@ def _listed(lines: Sequence[tuple[str, str]]) -> RenderableType:
         if not place and key in ("item", "group"):
             table.add_row("", "")
     return table
+
+
+def read_known(
+    constraints: Path | None, again: Path | None, table: Table
+) -> tuple[Constraints | None, list[Question]]:
+    """What is known before, and what to ask first; what is asked again is not known any more."""
+    where: dict[str, Any] = {"ids": table.ids, "n_rows": table.n_rows}
+    known = None if constraints is None else Constraints.read(constraints, **where)
+    if again is None:
+        return known, []
+    left, right = read_questions(again, **where)
+    asked = [Constraints.from_arrays(left, right, np.full(len(left), link)) for link in (True, False)]
+    known = None if known is None else known - asked[0] - asked[1]
+    return known, [PairQuestion(*ends) for ends in zip(left.tolist(), right.tolist(), strict=True)]

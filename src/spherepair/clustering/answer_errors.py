@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spherepair.constraints.graph import unordered_pairs
 from spherepair.constraints.pair_arrays import PairArrays
@@ -31,6 +32,8 @@ from spherepair.constraints.pair_arrays import PairArrays
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+#: Fewer answers are not judged.
+FEWEST_PAIRS = 50
 #: What the neighbors say is never surer than this: of rows whose neighbors all are elsewhere, some are not.
 LEAST_SAME, MOST_SAME = 0.01, 0.95
 #: Strength, in answers, with which the two rates are drawn to each other, and a person's to those of all.
@@ -232,6 +235,37 @@ def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None
     informed = (1.0 - alpha - beta >= LEAST_INFORMED) | ~enough
     wrong = _summarize(right, must, person, names, informed)
     return Judgment(right, same, wrong, informed[person])
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Judges answers by the clusters of the neighbors of their rows.
+
+    Parameters
+    ----------
+    pairs : Constraints
+    witnesses : Witnesses
+    asked : ndarray of shape (n_asked,)
+        Positions of all neighbors.
+    before : Tensor of shape (n_asked, D)
+        Vectors of these before training on pairs.
+    share : float or None
+        Share of wrong answers where it is known.
+    """
+
+    pairs: PairArrays
+    witnesses: Witnesses
+    asked: Integers
+    before: Tensor
+    share: float | None
+
+    def same(self, memberships: NDArray[Any]) -> Floats:
+        """What the neighbors say of each pair, (n_pairs,), by their memberships (n_asked, K)."""
+        return self.witnesses.same(memberships, self.pairs.is_must_link)
+
+    def __call__(self, same: Floats) -> Judgment:
+        """What to think of the answers."""
+        return judge_answers(self.pairs, same, share=self.share)
 
 
 def _people(pairs: PairArrays) -> tuple[list[str], Integers]:

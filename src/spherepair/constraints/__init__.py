@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spherepair.constraints import sampling
-from spherepair.constraints.array_inputs import as_ends, as_links, as_pairs, as_source_row, locate_position
+from spherepair.constraints import array_inputs, sampling
 from spherepair.constraints.closure import ConstraintSummary, entailed_pairs, summarize
 from spherepair.constraints.conflicts import Conflict, ConflictReport
 from spherepair.constraints.graph import (
@@ -26,8 +25,6 @@ from spherepair.constraints.labels_and_answers import is_record, read_labels, re
 from spherepair.constraints.pair_arrays import (
     Pair,
     PairArrays,
-    as_details,
-    as_weight,
     check_pairs,
     check_range,
     concatenate,
@@ -48,9 +45,9 @@ class Constraints(PairArrays):
     :meth:`read`, which check their input; the constructor does not. Constraints are immutable:
     every method returns new ones.
 
-    A pair given twice with the same link is stored once, as it was first given but with its largest
-    weight; ``n_duplicates`` counts the rest. A pair given with both links is stored with both:
-    that is a conflict, which :meth:`conflicts` reports.
+    A pair given twice with the same link by one person (or by nobody known) is stored once, as it was first
+    given but with its largest weight; ``n_duplicates`` counts the rest. Two people who agree are two answers.
+    A pair given with both links is stored with both: a conflict, which :meth:`conflicts` reports.
 
     Slices, masks and index arrays select pairs. ``|``, ``&`` and ``-`` are union, intersection and
     difference. ``==`` compares pairs, links, weights, persons, times and values in any order.
@@ -114,7 +111,10 @@ class Constraints(PairArrays):
         n_rows : int, optional
             Number of rows there are; row numbers beyond it are refused.
         """
-        must, cannot = as_pairs(must_link, "must_link"), as_pairs(cannot_link, "cannot_link")
+        must, cannot = (
+            array_inputs.as_pairs(must_link, "must_link"),
+            array_inputs.as_pairs(cannot_link, "cannot_link"),
+        )
 
         def locate(index: int) -> str:
             place = index - len(must)
@@ -125,13 +125,14 @@ class Constraints(PairArrays):
 
         left, right = np.concatenate([must, cannot]).T
         check_pairs(left, right, locate=locate, n_rows=n_rows)
+        as_weight = array_inputs.as_weight
         weights = (
             as_weight(must_link_weight, len(must), name="must_link_weight", locate=locate),
             as_weight(cannot_link_weight, len(cannot), name="cannot_link_weight", locate=locate_cannot),
         )
         order = np.arange(len(left))
         links = order < len(must)
-        details = as_details(by, time, value, links, locate=locate)
+        details = array_inputs.as_details(by, time, value, links, locate=locate)
         return without_duplicates(cls(left, right, links, np.concatenate(weights), order, details=details))
 
     @classmethod
@@ -159,15 +160,14 @@ class Constraints(PairArrays):
         >>> Constraints.from_arrays([0, 1], [2, 3], [True, False], value=[0.8, 0]).value
         array([0.8, 0. ])
         """
-        ends = as_ends(left, right)
+        ends = array_inputs.as_ends(left, right)
         n_pairs = len(ends[0])
-        check_pairs(*ends, locate=locate_position, n_rows=n_rows)
-        links = as_links(is_must_link, n_pairs)
-        weights = as_weight(weight, n_pairs, name="weight", locate=locate_position)
-        details = as_details(by, time, value, links, locate=locate_position)
-        return without_duplicates(
-            cls(*ends, links, weights, as_source_row(source_row, n_pairs), details=details)
-        )
+        check_pairs(*ends, locate=array_inputs.locate_position, n_rows=n_rows)
+        links = array_inputs.as_links(is_must_link, n_pairs)
+        weights = array_inputs.as_weight(weight, n_pairs, name="weight", locate=array_inputs.locate_position)
+        details = array_inputs.as_details(by, time, value, links, locate=array_inputs.locate_position)
+        source = array_inputs.as_source_row(source_row, n_pairs)
+        return without_duplicates(cls(*ends, links, weights, source, details=details))
 
     @classmethod
     def from_labels(cls, y: Any, n_pairs: int, *, random_state: RandomState = None) -> Constraints:

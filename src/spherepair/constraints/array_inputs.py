@@ -1,14 +1,26 @@
-"""Pairs given in Python, as lists or arrays: their rows, links and origins, checked one by one."""
+"""Lists and arrays of which pairs are made: rows, links, weights, origins and details, checked one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spherepair.constraints.pair_arrays import BoolArray, IndexArray, Locate, invalid, refuse
+from spherepair.constraints.pair_arrays import (
+    AnswerDetails,
+    BoolArray,
+    IndexArray,
+    Locate,
+    TextArray,
+    ValueArray,
+    WeightArray,
+    invalid,
+    is_missing,
+    refuse,
+)
 from spherepair.errors import quoted
 
 
@@ -109,3 +121,101 @@ def _is_whole(array: npt.NDArray[Any]) -> BoolArray:
 def _is_whole_object(item: Any) -> bool:
     is_number = isinstance(item, int | float | np.number) and not isinstance(item, bool)
     return is_number and bool(abs(item) < 2**63 and int(item) == item)
+
+
+def as_weight(values: Any, n_pairs: int, *, name: str, locate: Locate) -> WeightArray:
+    """Weights given as one number for all pairs, one per pair, or None for one."""
+    array = _as_numbers(1.0 if values is None else values, name)
+    if array.shape not in {(), (n_pairs,)}:
+        raise invalid(
+            f"{name} must be one number or one per pair, of shape ({n_pairs},); got shape {array.shape}."
+        )
+    array = np.broadcast_to(array, (n_pairs,))
+    with np.errstate(over="ignore", invalid="ignore"):
+        bad = ~((array >= 0) & np.isfinite(array.astype(np.float32)))
+    refuse(bad, lambda k: f"{locate(k)} has weight {array[k]}; a weight must be finite and not negative.")
+    return array.astype(np.float32)
+
+
+def _as_numbers(values: Any, name: str) -> ValueArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise invalid(f"{name} must be numbers; {error}.") from error
+
+
+def as_details(by: Any, time: Any, value: Any, is_must_link: BoolArray, *, locate: Locate) -> AnswerDetails:
+    """Persons, times and values of the pairs; None for what says nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_details(["ann", ""], ["", ""], [0.9, 0.0], np.array([True, False]), locate=str)
+    AnswerDetails(by=array(['ann', ''], dtype=object), time=None, value=array([0.9, 0. ]))
+    """
+    n_pairs = len(is_must_link)
+    times = _as_texts(time, n_pairs, name="time")
+    if times is not None:
+        _refuse_other_times(times, locate)
+    return AnswerDetails(_as_texts(by, n_pairs, name="by"), times, _as_value(value, is_must_link, locate))
+
+
+def _as_texts(values: Any, n_pairs: int, *, name: str) -> TextArray | None:
+    """Texts given as one for all pairs or one per pair; equal ones are stored once."""
+    if values is None:
+        return None
+    given = [values] * n_pairs if isinstance(values, str) else list(values)
+    if len(given) != n_pairs:
+        raise invalid(f"{name} must be one text or one per pair, of shape ({n_pairs},); got {len(given)}.")
+    texts: dict[str, str] = {}
+    array = np.empty(n_pairs, dtype=object)
+    for index, item in enumerate(given):
+        # Half a character outside the basic plane cannot be written to any file.
+        text = "" if is_missing(item) else str(item).strip().encode("utf-8", "replace").decode()
+        array[index] = texts.setdefault(text, text)
+    return array if any(texts) else None
+
+
+def _refuse_other_times(times: TextArray, locate: Locate) -> None:
+    wrong = {text for text in set(times.tolist()) if text and not _is_time(text)}
+    refuse(
+        np.array([text in wrong for text in times.tolist()], bool),
+        lambda k: (
+            f"{locate(k)} has time {quoted(times[k])}; a time must be written as in "
+            "2026-03-31T09:30:00+00:00 "
+            "(ISO 8601) or left blank. Rename a column that holds something else."
+        ),
+    )
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_value(values: Any, is_must_link: BoolArray, locate: Locate) -> ValueArray | None:
+    if values is None:
+        return None
+    array, shape = _as_numbers(values, "value"), is_must_link.shape
+    if array.shape != shape:
+        raise invalid(f"value must be one number per pair, of shape {shape}; got shape {array.shape}.")
+    refuse(
+        ~((array >= 0) & (array <= 1)),
+        lambda k: (
+            f"{locate(k)} has value {array[k]}; a value must be between 0 (surely different) and 1 "
+            "(surely the same)."
+        ),
+    )
+
+    def opposed(index: int) -> str:
+        link, side = ("must-link", "more") if is_must_link[index] else ("cannot-link", "less")
+        return (
+            f"{locate(index)} is a {link} of value {array[index]}; the value of a {link} must be 0.5 or "
+            f"{side}. Correct the link or the value."
+        )
+
+    refuse(np.where(is_must_link, array < 0.5, array > 0.5), opposed)
+    return array if (array != is_must_link).any() else None

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from spherepair.constraints.array_inputs import as_details
 from spherepair.constraints.pair_arrays import (
     IndexArray,
     Locate,
     Pairs,
     TextArray,
-    as_details,
     check_pairs,
     invalid,
     refuse,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
 from numbers import Integral
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
@@ -129,7 +128,7 @@ class PairArrays:
         return bool((found if len(pair) == 2 else found & (self.is_must_link == pair[2])).any())
 
     def __or__(self, other: PairArrays) -> Self:
-        """All pairs of both; of a pair in both, the first one with the larger weight is kept."""
+        """All pairs of both; of an answer in both, the first one with the larger weight is kept."""
         if not isinstance(other, PairArrays):
             return NotImplemented
         return without_duplicates(concatenate(self, other))
@@ -152,7 +151,7 @@ class PairArrays:
             return NotImplemented
         if len(self) != len(other):
             return False
-        mine, theirs = np.split(pair_keys(self, other), [len(self)])
+        mine, theirs = np.split(_answer_keys(self, other), [len(self)])
         mine_order, their_order = np.argsort(mine), np.argsort(theirs)
         if not np.array_equal(mine[mine_order], theirs[their_order]):
             return False
@@ -208,8 +207,8 @@ def _known_details(first: PairArrays, second: PairArrays) -> list[str]:
 
 
 def without_duplicates(pairs: Pairs) -> Pairs:
-    """Each pair and link once, as it was first given but with its largest weight; the rest is counted."""
-    keys, first, inverse = np.unique(pair_keys(pairs), return_index=True, return_inverse=True)
+    """Each answer of a person once, as first given but with its largest weight; the rest is counted."""
+    keys, first, inverse = np.unique(_answer_keys(pairs), return_index=True, return_inverse=True)
     if len(keys) == len(pairs):
         return pairs
     weight = np.zeros(len(keys), np.float32)
@@ -232,6 +231,29 @@ def pair_keys(*sets: PairArrays) -> IndexArray:
         span = len(rows)
     keys: IndexArray = (low * span + high) * 2 + is_must_link
     return keys
+
+
+def _answer_keys(*sets: PairArrays) -> IndexArray:
+    """One number per answer, equal where pair, link and person are: two people count for more than one."""
+    keys = pair_keys(*sets)
+    if all(pairs.details.by is None for pairs in sets):
+        return keys
+    names, person = np.unique(np.concatenate([pairs.by for pairs in sets]).astype(str), return_inverse=True)
+    _, pair = np.unique(keys, return_inverse=True)
+    numbered: IndexArray = pair * len(names) + person
+    return numbered
+
+
+def positions_among(pairs: PairArrays, others: PairArrays) -> IndexArray:
+    """Where each answer stands among others, (n_pairs,), of the same person if possible; -1: nowhere."""
+    found = np.full(len(pairs), -1)
+    for keys in (pair_keys(pairs, others), _answer_keys(pairs, others)):
+        wanted, there = np.split(keys, [len(pairs)])
+        order = np.argsort(there, kind="stable")
+        if len(order):
+            place = order[np.searchsorted(there[order], wanted).clip(max=len(order) - 1)]
+            found = np.where(there[place] == wanted, place, found)
+    return found
 
 
 def _is_in(pairs: PairArrays, other: PairArrays) -> BoolArray:
@@ -293,104 +315,6 @@ def as_count(value: Any, name: str) -> int:
             f"{name} must be a whole number, zero or more; got {quoted(value)} instead."
         )
     return int(value)
-
-
-def as_weight(values: Any, n_pairs: int, *, name: str, locate: Locate) -> WeightArray:
-    """Weights given as one number for all pairs, one per pair, or None for one."""
-    array = _as_numbers(1.0 if values is None else values, name)
-    if array.shape not in {(), (n_pairs,)}:
-        raise invalid(
-            f"{name} must be one number or one per pair, of shape ({n_pairs},); got shape {array.shape}."
-        )
-    array = np.broadcast_to(array, (n_pairs,))
-    with np.errstate(over="ignore", invalid="ignore"):
-        bad = ~((array >= 0) & np.isfinite(array.astype(np.float32)))
-    refuse(bad, lambda k: f"{locate(k)} has weight {array[k]}; a weight must be finite and not negative.")
-    return array.astype(np.float32)
-
-
-def _as_numbers(values: Any, name: str) -> ValueArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise invalid(f"{name} must be numbers; {error}.") from error
-
-
-def as_details(by: Any, time: Any, value: Any, is_must_link: BoolArray, *, locate: Locate) -> AnswerDetails:
-    """Persons, times and values of the pairs; None for what says nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_details(["ann", ""], ["", ""], [0.9, 0.0], np.array([True, False]), locate=str)
-    AnswerDetails(by=array(['ann', ''], dtype=object), time=None, value=array([0.9, 0. ]))
-    """
-    n_pairs = len(is_must_link)
-    times = _as_texts(time, n_pairs, name="time")
-    if times is not None:
-        _refuse_other_times(times, locate)
-    return AnswerDetails(_as_texts(by, n_pairs, name="by"), times, _as_value(value, is_must_link, locate))
-
-
-def _as_texts(values: Any, n_pairs: int, *, name: str) -> TextArray | None:
-    """Texts given as one for all pairs or one per pair; equal ones are stored once."""
-    if values is None:
-        return None
-    given = [values] * n_pairs if isinstance(values, str) else list(values)
-    if len(given) != n_pairs:
-        raise invalid(f"{name} must be one text or one per pair, of shape ({n_pairs},); got {len(given)}.")
-    texts: dict[str, str] = {}
-    array = np.empty(n_pairs, dtype=object)
-    for index, item in enumerate(given):
-        # Half a character outside the basic plane cannot be written to any file.
-        text = "" if is_missing(item) else str(item).strip().encode("utf-8", "replace").decode()
-        array[index] = texts.setdefault(text, text)
-    return array if any(texts) else None
-
-
-def _refuse_other_times(times: TextArray, locate: Locate) -> None:
-    wrong = {text for text in set(times.tolist()) if text and not _is_time(text)}
-    refuse(
-        np.array([text in wrong for text in times.tolist()], bool),
-        lambda k: (
-            f"{locate(k)} has time {quoted(times[k])}; a time must be written as in "
-            "2026-03-31T09:30:00+00:00 "
-            "(ISO 8601) or left blank. Rename a column that holds something else."
-        ),
-    )
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _as_value(values: Any, is_must_link: BoolArray, locate: Locate) -> ValueArray | None:
-    if values is None:
-        return None
-    array, shape = _as_numbers(values, "value"), is_must_link.shape
-    if array.shape != shape:
-        raise invalid(f"value must be one number per pair, of shape {shape}; got shape {array.shape}.")
-    refuse(
-        ~((array >= 0) & (array <= 1)),
-        lambda k: (
-            f"{locate(k)} has value {array[k]}; a value must be between 0 (surely different) and 1 "
-            "(surely the same)."
-        ),
-    )
-
-    def opposed(index: int) -> str:
-        link, side = ("must-link", "more") if is_must_link[index] else ("cannot-link", "less")
-        return (
-            f"{locate(index)} is a {link} of value {array[index]}; the value of a {link} must be 0.5 or "
-            f"{side}. Correct the link or the value."
-        )
-
-    refuse(np.where(is_must_link, array < 0.5, array > 0.5), opposed)
-    return array if (array != is_must_link).any() else None
 
 
 def is_missing(value: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spherepair.constraints.array_inputs import as_row_numbers
+from spherepair.constraints.array_inputs import as_details, as_row_numbers, as_weight
 from spherepair.constraints.pair_arrays import (
     AnswerDetails,
     BoolArray,
@@ -26,8 +26,6 @@ from spherepair.constraints.pair_arrays import (
     TextArray,
     ValueArray,
     WeightArray,
-    as_details,
-    as_weight,
     check_pairs,
     check_range,
     invalid,
@@ -89,6 +87,31 @@ def read_pairs(kind: type[Pairs], file: ColumnFile, *, ids: Any, n_rows: int | N
     weight = _weights(columns.get("weight"), len(left), locate)
     details = _details(columns, is_must_link, locate)
     return kind(left, right, is_must_link, weight, rows, details=details)
+
+
+def read_questions(
+    path: str | os.PathLike[str], *, ids: Any = None, n_rows: int | None = None
+) -> tuple[IndexArray, IndexArray]:
+    """Both ends of the pairs of a file to be asked about, whatever their links; each pair once."""
+    file = open_annotations(Path(path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstraintWarning)  # what else stands there is for the reader
+        columns = {} if file.is_blank else read_used(file, {end: (end,) for end in ("left", "right")})
+    missing = [end for end in ("left", "right") if end not in columns]
+    if missing and not file.is_blank:
+        raise invalid(f"{file.path.name} has no column {missing[0]}; questions need left and right.")
+    if not columns:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    lookup, rows = None if ids is None else RowIds(ids), file.rows(len(columns["left"]))
+
+    def locate(index: int) -> str:
+        return f"{file.path.name} row {rows[index]}"
+
+    left, right = (_ends(columns, end, lookup, locate) for end in ("left", "right"))
+    check_pairs(left, right, locate=locate, n_rows=n_rows if lookup is None else len(lookup))
+    pairs = np.stack([np.minimum(left, right), np.maximum(left, right)], axis=1)
+    first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
+    return left[first], right[first]
 
 
 def _ends(columns: Mapping[str, Any], end: str, lookup: RowIds | None, locate: Locate) -> IndexArray:

@@ -94,6 +94,9 @@ class AutoEmbedder(EmbeddingClusterer):
         As in :class:`spherepair.SpherePair`.
     stopping : {"fixed", "paper", …} or StoppingRule, default="fixed"
         When to stop before ``max_epochs``.
+    robust : bool, default=False
+        Whether to estimate which answers are wrong and to train once more on what each is worth, see
+        ``wrong_answers`` of :class:`spherepair.SpherePair`.
     device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
@@ -117,6 +120,7 @@ class AutoEmbedder(EmbeddingClusterer):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **EmbeddingClusterer._parameter_constraints,
+        "robust": ["boolean"],
         **PRETRAINING_PARAMETERS,
         "margin": [POSITIVE, StrOptions({"search"})],
         "cap": [POSITIVE, StrOptions({"search"})],
@@ -140,6 +144,7 @@ class AutoEmbedder(EmbeddingClusterer):
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "fixed",
+        robust: bool = False,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -189,7 +194,7 @@ class AutoEmbedder(EmbeddingClusterer):
 
     def _plan(self, job: Job, stage: Stage) -> Plan:
         seed = job.session.seed
-        pairs = _shuffle_sides(PairTensors.of(job.pairs), torch_generator(seed, "sides"))
+        pairs = _shuffle_sides(PairTensors.of(job.trusted), torch_generator(seed, "sides"))
         batches = pair_batches(job.rows, pairs, batch_size=self.batch_size, seed=seed, stream=stage.name)
         recipe = Recipe(learning_rate=self.learning_rate)
         return Plan(AutoEmbedderObjective(job.network), (batches,), recipe)

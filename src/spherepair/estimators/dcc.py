@@ -16,7 +16,7 @@ ICML 2023; both in the SpherePair paper's appendix "Baselines".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -38,6 +38,9 @@ from spherepair.training.hardware import Hardware, torch_generator
 from spherepair.training.optimization import StoppingRule
 from spherepair.training.rows import RowSource
 from spherepair.validation import NOT_NEGATIVE, POSITIVE, TRAINING_PARAMETERS, hidden_sizes, store_parameters
+
+#: Dimensions of the view in which neighbors judge answers.
+VIEW_DIM = 64
 
 
 class VanillaDCCObjective(AssigningObjective):
@@ -95,6 +98,9 @@ class VanillaDCC(AssigningClusterer):
         Learning rate of Adam.
     stopping : {"stable-labels", "fixed", …} or StoppingRule, default="stable-labels"
         When to stop before ``max_epochs``: once less than 0.1 % of the rows change their cluster.
+    robust : bool, default=False
+        Whether to estimate which answers are wrong and to train once more on what each is worth, see
+        ``wrong_answers`` of :class:`spherepair.SpherePair`.
     device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
@@ -120,6 +126,7 @@ class VanillaDCC(AssigningClusterer):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **TRAINING_PARAMETERS,
+        "robust": ["boolean"],
         "batch_norm": ["boolean"],
     }
 
@@ -134,6 +141,7 @@ class VanillaDCC(AssigningClusterer):
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "stable-labels",
+        robust: bool = False,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -152,11 +160,18 @@ class VanillaDCC(AssigningClusterer):
             )
         )
 
+    def _view_before_pairs(self, pretrained: Any) -> Callable[[Tensor], Tensor]:
+        """A random projection of the rows: there is no pretraining from which they could be told."""
+        generator = torch_generator(self._seed, "view")
+        projection = torch.randn(self.n_features_in_, VIEW_DIM, generator=generator)
+        projection = projection.to(self._hardware.device)
+        return lambda x: x @ projection
+
     def _plan(self, job: Job, stage: Stage) -> Plan:
         objective = VanillaDCCObjective(job.network, job.rows, self._hardware, batch_norm=self.batch_norm)
         batches = pair_batches(
             job.rows,
-            PairTensors.of(job.pairs),
+            PairTensors.of(job.trusted),
             batch_size=self.batch_size,
             seed=job.session.seed,
             stream=stage.name,
@@ -243,7 +258,7 @@ class VolMaxDCC(VanillaDCC):
     precision : {"auto", "float32", "tf32", "bfloat16"}, default="auto"
         Precision of matrix products. Steps this large make rounding matter: in bfloat16, which ``"auto"``
         chooses where it is fast, more random states lose a cluster than in float32.
-    scaling, max_epochs, stopping, device, random_state, progress
+    scaling, max_epochs, stopping, robust, device, random_state, progress
         As in :class:`VanillaDCC`.
 
     Attributes
@@ -285,6 +300,7 @@ class VolMaxDCC(VanillaDCC):
         learning_rate: float = 0.5,
         link_learning_rate: float = 0.1,
         stopping: str | StoppingRule = "stable-labels",
+        robust: bool = False,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -323,7 +339,7 @@ class VolMaxDCC(VanillaDCC):
         # not that of all rows.
         batches = pair_batches(
             job.rows,
-            PairTensors.of(job.pairs),
+            PairTensors.of(job.trusted),
             batch_size=self.batch_size,
             seed=job.session.seed,
             stream=stage.name,

@@ -161,6 +161,9 @@ class DCGMM(CenterClusterer):
         Learning rate of Adam; multiplied by 0.9 every 20 epochs.
     stopping : str or StoppingRule, default="fixed"
         When to stop before ``max_epochs``.
+    robust : bool, default=False
+        Whether to estimate which answers are wrong and to train once more on what each is worth, see
+        ``wrong_answers`` of :class:`spherepair.SpherePair`.
     device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
@@ -187,6 +190,7 @@ class DCGMM(CenterClusterer):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CenterClusterer._parameter_constraints,
+        "robust": ["boolean"],
         "pair_weight": [NOT_NEGATIVE],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
         "pretraining_epochs": [AT_LEAST_ONE],
@@ -208,6 +212,7 @@ class DCGMM(CenterClusterer):
         max_epochs: int = 500,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "fixed",
+        robust: bool = False,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -238,7 +243,7 @@ class DCGMM(CenterClusterer):
         """Components from a Gaussian mixture fitted to the embedding."""
         network = job.network.eval()
         embedding = map_rows(lambda x: self._embed(network, x), job.rows, self._hardware)
-        pairs = job.pairs if self.start == "pairs" else None
+        pairs = job.trusted if self.start == "pairs" else None
         seed = derive_seed(self._seed, "mixture")
         fit_mixture(embedding, int(self.n_clusters), seed=seed, pairs=pairs).write_into(network)
 
@@ -252,7 +257,7 @@ class DCGMM(CenterClusterer):
         """Rows, then pairs: half as many pairs as rows in a step, and another half of them in every epoch."""
         # Differs from the paper: the authors' epochs end with the rows, so theirs are a little shorter, and
         # a step sees only its own pairs, not others that happen to join its rows.
-        size, n_rows, n_pairs = int(self.batch_size), job.rows.n_rows, len(job.pairs)
+        size, n_rows, n_pairs = int(self.batch_size), job.rows.n_rows, len(job.trusted)
         rows = Batches(
             job.rows,
             PairTensors.none(),
@@ -268,7 +273,7 @@ class DCGMM(CenterClusterer):
         half = min(max(1, size // 2), n_pairs)
         pairs = Batches(
             job.rows,
-            PairTensors.of(job.pairs),
+            PairTensors.of(job.trusted),
             pairs_per_step=half,
             rows_per_step=0,
             n_steps=max(1, n_pairs // size),

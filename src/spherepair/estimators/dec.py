@@ -116,6 +116,9 @@ class SDEC(SelfTrainingClusterer):
     stopping : str or StoppingRule, default="stable-labels"
         ``"stable-labels"`` stops when less than 0.1 % of the rows change their cluster in an epoch, even the
         first.
+    robust : bool, default=False
+        Whether to estimate which answers are wrong and to train once more on what each is worth, see
+        ``wrong_answers`` of :class:`spherepair.SpherePair`.
     device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
@@ -141,6 +144,7 @@ class SDEC(SelfTrainingClusterer):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SelfTrainingClusterer._parameter_constraints,
+        "robust": ["boolean"],
         "pair_weight": [NOT_NEGATIVE],
     }
 
@@ -159,6 +163,7 @@ class SDEC(SelfTrainingClusterer):
         max_epochs: int = 300,
         learning_rate: float = 0.01,
         stopping: str | StoppingRule = "stable-labels",
+        robust: bool = False,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -174,11 +179,11 @@ class SDEC(SelfTrainingClusterer):
         return Plan(objective, (self._batches(job, stage.name),), recipe)
 
     def _batches(self, job: Job, stage: str) -> Batches:
-        n_pairs, n_rows = len(job.pairs), job.rows.n_rows
+        n_pairs, n_rows = len(job.trusted), job.rows.n_rows
         n_steps = self._steps_per_epoch(n_pairs, n_rows)
         return Batches(
             job.rows,
-            PairTensors.of(job.pairs),
+            PairTensors.of(job.trusted),
             pairs_per_step=min(int(self.batch_size), n_pairs),
             rows_per_step=max(1, n_rows // n_steps),
             n_steps=n_steps,
@@ -273,6 +278,9 @@ class CIDEC(SelfTrainingClusterer):
     stopping : str or StoppingRule, default="stable-labels"
         ``"stable-labels"`` stops when less than 0.1 % of the rows change their cluster in an epoch, after
         30 epochs at the earliest.
+    robust : bool, default=False
+        Whether to estimate which answers are wrong and to train once more on what each is worth, see
+        ``wrong_answers`` of :class:`spherepair.SpherePair`.
     device, precision, random_state, progress
         As in :class:`spherepair.SpherePair`.
 
@@ -300,6 +308,7 @@ class CIDEC(SelfTrainingClusterer):
     _min_epochs: ClassVar[int] = 30
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SelfTrainingClusterer._parameter_constraints,
+        "robust": ["boolean"],
         "clustering_weight": [NOT_NEGATIVE],
         "must_link_weight": [NOT_NEGATIVE],
     }
@@ -320,6 +329,7 @@ class CIDEC(SelfTrainingClusterer):
         max_epochs: int = 300,
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "stable-labels",
+        robust: bool = False,
         device: str | torch.device = "auto",
         precision: str = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -339,7 +349,7 @@ class CIDEC(SelfTrainingClusterer):
 
     def _batches(self, job: Job, stage: str) -> tuple[Batches, ...]:
         """Rows, must-links, cannot-links; a kind of pairs without any is left out."""
-        size, seed, given = int(self.batch_size), job.session.seed, PairTensors.of(job.pairs)
+        size, seed, given = int(self.batch_size), job.session.seed, PairTensors.of(job.trusted)
         # As in the authors' code rows are never shuffled: an epoch that always ends on the same rows has the
         # same effect, so that labels settle and the rule that watches them can stop.
         stream = f"{stage} {ROWS}"

@@ -1,99 +1,161 @@
 """Training on answers of which some are wrong.
 
-    train as always -> ask the neighbors of every pair whether its answer is right -> where some are not,
-    train once more from the pretrained weights on what each answer is worth, judging again as it learns
+    train as always -> after a fifth of the epochs, ask the neighbors of every pair whether its answer is
+    right -> where some are not, start again from the pretrained weights and train on what each answer is
+    worth, judging again as the network learns
 
-Pretraining is shared, so a fit with wrong answers costs at most twice a plain one. Where no answer seems
-wrong, the first training is the result, bit for bit. ``clustering/answer_errors.py`` has the judge.
+A fifth, because a network first learns what most answers agree on, and the wrong ones by heart only later.
+The first judgment of the second training comes half from these clusters and half from those before any pair
+was seen: answers have spoiled the former, the latter need not be the ones that are meant. Where no answer
+seems wrong, the first training goes on, and its result is that of a plain fit, bit for bit. The answers are
+then judged when it has ended. ``clustering/answer_errors.py`` has the judge.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from spherepair.clustering.answer_errors import ErrorRates, Judgment, Witnesses, WrongAnswers, judge_answers
+from spherepair.clustering.answer_errors import (
+    FEWEST_PAIRS,
+    Judge,
+    Judgment,
+    Witnesses,
+    WrongAnswers,
+)
 from spherepair.clustering.assigners import kmeans
+from spherepair.clustering.suspects import Suspect, list_suspects
 from spherepair.constraints import Constraints
-from spherepair.constraints.pair_arrays import pair_keys
+from spherepair.constraints.pair_arrays import positions_among
 from spherepair.errors import InvalidParameterError
+from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.job import FIT, Job, Stage, weigh_pairs
-from spherepair.estimators.method_families import EmbeddingClusterer
 from spherepair.terms import SemiSupervisedObjective
 from spherepair.terms.row_terms import nearest_neighbors, term_rows
 from spherepair.training.batches import PairTensors
 from spherepair.training.hardware import torch_generator
+from spherepair.training.optimization import StoppingRule
 from spherepair.training.rows import map_rows
-from spherepair.training.session import Session
-from spherepair.validation import REAL_SHARE
 
 logger = logging.getLogger(__name__)
 
 WEIGHED = Stage("weighed pairs")
+#: Names of what a checkpoint of the first training holds for the second.
+PRETRAINED, SAME, N_CLUSTERS = "pretrained.", "same", "n_clusters"
 #: Neighbors of a row that are asked.
 N_WITNESSES = 20
-#: Fewer pairs cannot be judged, and below this estimated share nothing is wrong.
-FEWEST_PAIRS, LEAST_SHARE = 50, 0.01
+#: Below this estimated share nothing is wrong.
+LEAST_SHARE = 0.01
+#: The first training is looked at after one in so many of its epochs.
+LOOK = 5
 #: Epochs between two judgments while the network is trained again.
 JUDGED_EVERY = 2
 #: Share of what the neighbors said before in what they say now: one judgment alone wavers.
 MEMORY = 0.5
 #: Restarts and iterations of k-means for such a judgment.
 KMEANS_STARTS, KMEANS_ITERATIONS = 3, 20
-#: Neighbors that say "the same" with a probability beyond these contradict an answer or confirm it.
-CLEARLY_DIFFERENT, CLEARLY_SAME = 0.2, 0.8
-#: Contradictions that are searched for a chain against an answer.
-MOST_CHAINS = 1000
-#: Share of wrong answers of one kind from which a person's record is a reason.
-POOR_RECORD = 0.25
 
 
-@dataclass(frozen=True)
-class Suspect:
-    """An answer that may be wrong.
+class Look(nn.Module):
+    """A look at the answers during the first training, which ends it where some are wrong.
 
-    Attributes
+    A stopping rule as well; a module, so that checkpoints contain what it has found.
+
+    Parameters
     ----------
-    left, right : int
-        The two rows.
-    link : str
-        The answer: "must-link" or "cannot-link".
-    by : str
-        Who gave it; empty text where it is unknown.
-    probability : float
-        Probability that it is wrong.
-    reason : str
-    source_row : int
-        Row of the file or position in the list that it comes from; -1 if neither.
+    rule : StoppingRule
+        When to stop otherwise.
+    epoch : int
+        When to look.
+    is_wrong : callable
+        Whether some answers are wrong, given embeddings of the rows that are asked, by an objective.
     """
 
-    left: int
-    right: int
-    link: str
-    by: str
-    probability: float
-    reason: str
-    source_row: int
+    has_ended: Tensor
+
+    def __init__(
+        self, rule: StoppingRule, epoch: int, is_wrong: Callable[[SemiSupervisedObjective], bool]
+    ) -> None:
+        super().__init__()
+        self._rule, self._epoch, self._is_wrong = rule, epoch, is_wrong
+        self.watches = rule.watches
+        self.register_buffer("has_ended", torch.zeros((), dtype=torch.bool))
+
+    def forward(self, objective: SemiSupervisedObjective, epoch: int) -> None:
+        """Look, if it is time to."""
+        if epoch == self._epoch:
+            self.has_ended.fill_(self._is_wrong(objective))
+
+    def should_stop(self, values: Sequence[float]) -> bool:
+        """Whether answers are wrong, or the rule says so."""
+        return bool(self.has_ended) or self._rule.should_stop(values)
 
 
-class JudgingClusterer(EmbeddingClusterer):
-    """A method that estimates which answers are wrong and trains on what each is worth."""
+class Reweighing(nn.Module):
+    """Judges the answers anew every few epochs; a module, so that checkpoints contain what it has found.
 
+    Parameters
+    ----------
+    judge : Judge
+    same : ndarray of shape (n_pairs,)
+        What the neighbors have said so far.
+    worth : ndarray of shape (n_pairs,)
+        What each answer is worth; overwritten.
+    memberships : callable
+        Probabilities of the clusters, (n, K), of embeddings (n, D) at an epoch.
+    weigh : callable
+        Lets an objective train on what the answers are worth now.
+    """
+
+    same: Tensor
+    worth: Tensor
+
+    def __init__(
+        self,
+        judge: Judge,
+        same: NDArray[np.float64],
+        worth: NDArray[np.float32],
+        *,
+        memberships: Callable[[Tensor, int], NDArray[Any]],
+        weigh: Callable[[SemiSupervisedObjective], None],
+    ) -> None:
+        super().__init__()
+        self._judge, self._memberships, self._weigh = judge, memberships, weigh
+        self.register_buffer("same", torch.tensor(same))
+        self.register_buffer("worth", torch.from_numpy(worth))  # the same memory
+        self._is_resumed = True
+
+    def forward(self, objective: SemiSupervisedObjective, epoch: int) -> None:
+        """Judge, if it is time to."""
+        is_due = epoch > 0 and epoch % JUDGED_EVERY == 0
+        if is_due:
+            memberships = self._memberships(objective.embed(torch.from_numpy(self._judge.asked)), epoch)
+            found = torch.from_numpy(self._judge.same(memberships))
+            self.same.mul_(MEMORY).add_(found, alpha=1.0 - MEMORY)
+            self.worth.copy_(torch.from_numpy(self._judge(self.same.numpy()).worth))
+        if is_due or self._is_resumed:
+            self._weigh(objective)
+        self._is_resumed = False
+
+
+class JudgingClusterer(DeepConstrainedClusterer):
+    """A method that can estimate which answers are wrong and train on what each is worth."""
+
+    #: Share of wrong answers, "auto" to estimate it, or ``None`` to take all for right; of SpherePair.
     wrong_answers: float | str | None = None
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **EmbeddingClusterer._parameter_constraints,
-        "wrong_answers": [StrOptions({"auto"}), REAL_SHARE, None],
-    }
+    #: Whether to estimate it; of the other methods.
+    robust: bool = False
 
     def suspects(self, n: int | None = 20) -> list[Suspect]:
         """Answers of the fit that may be wrong, the most suspicious first.
@@ -111,13 +173,10 @@ class JudgingClusterer(EmbeddingClusterer):
         judgment: Judgment | None = self.judgment_
         if judgment is None:
             raise InvalidParameterError(
-                "the answers of this fit were not judged: wrong_answers is None, all are of one kind or "
-                f"there are fewer than {FEWEST_PAIRS}; fit with wrong_answers='auto' and more pairs."
+                "the answers of this fit were not judged: it was not asked to, all are of one kind or there "
+                f"are fewer than {FEWEST_PAIRS}; fit with wrong_answers='auto' (rivals: robust=True)."
             )
-        order = np.argsort(judgment.right, kind="stable")
-        n_shown = judgment.wrong.n_suspects if n is None else n
-        chains = _chains(self.constraints_, order[:n_shown])
-        return [_suspect(self.constraints_, judgment, int(place), chains) for place in order[:n_shown]]
+        return list_suspects(self.constraints_, judgment, n)
 
     def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str = "weigh") -> Self:
         """Continue with more pairs, see the base class; answers keep what they are worth, new ones count."""
@@ -150,33 +209,54 @@ class JudgingClusterer(EmbeddingClusterer):
             super()._learn(job)
             self._keep(None, job.pairs)
             return
-        network = self._before_pairs(job)
-        witnesses, asked = self._find_witnesses(job, network)
-        super()._learn(job)
-
-        def judge() -> Judgment:
-            logits = self._membership_logits()
-            z = torch.from_numpy(self.embedding_[asked]).to(self._hardware.device)
-            memberships = logits(z).softmax(dim=1).cpu().numpy()
-            return self._judge(job.pairs, witnesses.same(memberships, job.pairs.is_must_link))
-
-        judgment = judge()
-        if self.wrong_answers == "auto" and judgment.wrong.share < LEAST_SHARE:
-            self._keep(judgment, job.pairs)
-            return
-        again = Job(job.rows, job.pairs, network, self._fresh_session(network), worth=judgment.worth)
-        again.session.history = job.session.history
-        self._train_weighed(again, witnesses, asked)
-        self._finish(again)
-        judgment = judge()
+        pretrained = self._pretrained(job)
+        judge = self._judge_of(job, pretrained)
+        if job.session.take_finished(FIT.name):
+            self.n_clusters_ = int(job.session.kept[N_CLUSTERS])
+            same: NDArray[np.float64] = job.session.kept[SAME].cpu().numpy().copy()
+        else:
+            is_over = self._train_first(job, judge)
+            self._finish(job)
+            judgment = self._judge_fitted(judge)
+            if not is_over and not self._are_wrong(judgment):
+                self._keep(judgment, job.pairs)
+                return
+            same = 0.5 * judgment.neighbors_same + 0.5 * self._judge_before(judge)
+            job.session.kept |= {SAME: torch.tensor(same), N_CLUSTERS: torch.tensor(self.n_clusters_)}
+            job.network.load_state_dict(pretrained.state_dict())
+        try:
+            again = replace(job, worth=judge(same).worth)
+            self._train_weighed(again, judge, same)
+            self._finish(again)
+        except BaseException:
+            self._reset()  # neither the first training nor the second
+            raise
+        judgment = self._judge_fitted(judge)
         self._keep(judgment, job.pairs, worth=judgment.worth)
         logger.warning("%s", judgment.wrong)
 
+    def _pretrained(self, job: Job) -> Any:
+        """A copy of the network before it saw pairs; where a fit resumes after that, from its checkpoint."""
+        network, kept = copy.deepcopy(job.network), job.session.kept
+        if any(job.session.is_resumed(stage.name) for stage in (FIT, WEIGHED)):
+            network.load_state_dict({name: kept[PRETRAINED + name] for name in network.state_dict()})
+        else:
+            job.session.kept |= {PRETRAINED + k: v.clone() for k, v in network.state_dict().items()}
+        return network.eval()
+
+    def _are_wrong(self, judgment: Judgment) -> bool:
+        return self._share_wrong != "auto" or judgment.wrong.share >= LEAST_SHARE
+
+    @property
+    def _share_wrong(self) -> float | str | None:
+        return "auto" if self.robust else self.wrong_answers
+
     def _can_judge(self, pairs: Constraints) -> bool:
         n_must = int(np.count_nonzero(pairs.is_must_link))
-        return bool(self.wrong_answers) and len(pairs) >= FEWEST_PAIRS and 0 < n_must < len(pairs)
+        return bool(self._share_wrong) and len(pairs) >= FEWEST_PAIRS and 0 < n_must < len(pairs)
 
-    def _evidence_pairs(self) -> Constraints:
+    def _trusted_pairs(self) -> Constraints:
+        """The pairs of the fit that are more likely right than wrong, weighed."""
         return weigh_pairs(self.constraints_, self.pair_weights_)[self.pair_weights_ >= 0.5]
 
     def _known_worth(self, pairs: Constraints) -> NDArray[np.float32] | None:
@@ -191,24 +271,9 @@ class JudgingClusterer(EmbeddingClusterer):
         self.wrong_answers_: WrongAnswers | None = None if judgment is None else judgment.wrong
         self.pair_weights_ = np.ones(len(pairs), np.float32) if worth is None else worth
 
-    def _fresh_session(self, network: Any) -> Session:
-        """A session without a checkpoint: a resumed fit has its first training and repeats the second."""
-        return Session(network, self._hardware, self._seed, monitors=self._monitors())
-
-    def _before_pairs(self, job: Job) -> Any:
-        """A copy of the pretrained network."""
-        if not job.session.is_resumed(FIT.name):
-            return copy.deepcopy(job.network)
-        # The checkpoint has the weights after some epochs on pairs; the same seed gives the earlier ones.
-        network = self._build_network(self.n_features_in_, self._embedding_dim, self._seed)
-        network = network.to(self._hardware.device)
-        self._pretrain(Job(job.rows, job.pairs, network, self._fresh_session(network)))
-        return network
-
-    def _find_witnesses(self, job: Job, network: Any) -> tuple[Witnesses, NDArray[np.int64]]:
-        """Neighbors of the rows in pairs before training on pairs, and the rows that are among them."""
-        network.eval()
-        z = torch.from_numpy(map_rows(lambda x: self._embed(network, x), job.rows, self._hardware))
+    def _judge_of(self, job: Job, pretrained: Any) -> Judge:
+        """Neighbors of the rows in pairs before training on pairs, who will judge the answers."""
+        z = torch.from_numpy(map_rows(self._view_before_pairs(pretrained), job.rows, self._hardware))
         ends, places = np.unique(np.concatenate([job.pairs.left, job.pairs.right]), return_inverse=True)
         seed, device = job.session.seed, self._hardware.device
         rows = term_rows(job.rows.n_rows, torch.from_numpy(ends), seed=seed, device=torch.device("cpu"))
@@ -220,43 +285,71 @@ class JudgingClusterer(EmbeddingClusterer):
         # Rows in pairs come first in a sample, unless there are more of them than it holds.
         lines = torch.searchsorted(rows, torch.from_numpy(ends)).clamp(max=len(rows) - 1)
         asked, neighbors = np.unique(rows[found[lines]].numpy(), return_inverse=True)
-        left, right = np.split(places, 2)
-        return Witnesses(neighbors.reshape(len(ends), -1), left, right), asked
+        witnesses = Witnesses(neighbors.reshape(len(ends), -1), *np.split(places, 2))
+        share = self._share_wrong
+        return Judge(job.pairs, witnesses, asked, z[asked], None if isinstance(share, str) else share)
 
-    def _judge(self, pairs: Constraints, same: NDArray[np.float64]) -> Judgment:
-        share = None if isinstance(self.wrong_answers, str) else self.wrong_answers
-        return judge_answers(pairs, same, share=share)
+    def _judge_before(self, judge: Judge) -> NDArray[np.float64]:
+        """What the neighbors say by the clusters that there are before training on pairs."""
+        z = F.normalize(judge.before.to(self._hardware.device), dim=1)
+        return judge.same(self._memberships(z, 0, self.n_clusters_))
 
-    def _train_weighed(self, job: Job, witnesses: Witnesses, asked: NDArray[np.int64]) -> None:
+    def _judge_fitted(self, judge: Judge) -> Judgment:
+        logits = self._membership_logits()
+        z = torch.from_numpy(self.embedding_[judge.asked]).to(self._hardware.device)
+        return judge(judge.same(logits(z).softmax(dim=1).cpu().numpy()))
+
+    def _train_first(self, job: Job, judge: Judge) -> bool:
+        """Train as always; returns whether that ended before its time because answers are wrong.
+
+        Only where the number of clusters is known they can be told so early.
+        """
+        plan, rule = self._plan(job, FIT), self._stopping_rule(FIT)
+        look = None
+        if isinstance(plan.objective, SemiSupervisedObjective) and self.n_clusters != "auto":
+
+            def is_wrong(objective: SemiSupervisedObjective) -> bool:
+                z = objective.embed(torch.from_numpy(judge.asked))
+                found = self._memberships(z, 0, int(self.n_clusters))
+                return self._are_wrong(judge(judge.same(found)))
+
+            look = Look(rule, max(1, int(self.max_epochs) // LOOK), is_wrong)
+            plan.objective.reweigh = look
+        job.session.run_stage(
+            plan,
+            stage=FIT.name,
+            max_epochs=self._max_epochs(job, FIT),
+            stopping=rule if look is None else look,
+            initialize=partial(self._initialize, job),
+        )
+        return look is not None and bool(look.has_ended)
+
+    def _train_weighed(self, job: Job, judge: Judge, same: NDArray[np.float64]) -> None:
         """Train on what the answers are worth, and judge them again as the network learns."""
         plan = self._plan(job, WEIGHED)
-        batches, same = plan.batches[0], np.zeros(len(job.pairs))
+        batches = plan.batches[0]
 
-        def reweigh(objective: SemiSupervisedObjective, epoch: int) -> None:
-            if epoch == 0 or epoch % JUDGED_EVERY or job.worth is None:
-                return
-            memberships = self._memberships(objective.embed(torch.from_numpy(asked)), epoch)
-            found = witnesses.same(memberships, job.pairs.is_must_link)
-            same[:] = found if epoch == JUDGED_EVERY else MEMORY * same + (1.0 - MEMORY) * found
-            job.worth[:] = self._judge(job.pairs, same).worth
+        def weigh(objective: SemiSupervisedObjective) -> None:
             batches.pairs.weight.copy_(self._weigh(PairTensors.of(job.weighed)).weight)
             objective.listen_to(PairTensors.of(job.trusted))
 
-        if isinstance(plan.objective, SemiSupervisedObjective):
-            plan.objective.reweigh = reweigh
+        if isinstance(plan.objective, SemiSupervisedObjective) and job.worth is not None:
+            memberships = partial(self._memberships, n_clusters=self.n_clusters_)
+            plan.objective.reweigh = Reweighing(judge, same, job.worth, memberships=memberships, weigh=weigh)
         job.session.run_stage(
             plan,
             stage=WEIGHED.name,
             max_epochs=self._max_epochs(job, WEIGHED),
             stopping=self._stopping_rule(WEIGHED),
+            initialize=partial(self._initialize, job),
         )
 
-    def _memberships(self, z: Tensor, epoch: int) -> NDArray[Any]:
+    def _memberships(self, z: Tensor, epoch: int, n_clusters: int) -> NDArray[Any]:
         """Probabilities of the clusters, (n, K), of embeddings (n, D) during training."""
         generator = torch_generator(self._seed, "judging", epoch, device=z.device)
         found = kmeans(
             z,
-            self.n_clusters_,
+            n_clusters,
             generator=generator,
             n_init=KMEANS_STARTS,
             max_iter=KMEANS_ITERATIONS,
@@ -268,63 +361,16 @@ class JudgingClusterer(EmbeddingClusterer):
         memberships: NDArray[Any] = (similarity / variance).softmax(dim=1).cpu().numpy()
         return memberships
 
+    def _view_before_pairs(self, pretrained: Any) -> Callable[[Tensor], Tensor]:
+        """From rows to vectors in which rows that are alike are near each other."""
+        return lambda x: self._embed(pretrained, x)
+
     def _weigh(self, pairs: PairTensors) -> PairTensors:
-        """The pairs with must-links weighed against cannot-links."""
-        raise NotImplementedError
+        """The pairs with must-links weighed against cannot-links; as they are by default."""
+        return pairs
 
 
 def _carry_over(values: NDArray[Any], old: Constraints, now: Constraints, *, new: float) -> NDArray[Any]:
     """Values of old pairs for those of now, (len(now),), with ``new`` where a pair is new."""
-    before, after = np.split(pair_keys(old, now), [len(old)])
-    order = np.argsort(before, kind="stable")
-    place = order[np.searchsorted(before[order], after).clip(max=len(order) - 1)] if len(order) else after * 0
-    is_old = np.isin(after, before)
-    return np.where(is_old, values[place] if len(values) else new, new)
-
-
-def _suspect(pairs: Constraints, judgment: Judgment, place: int, chains: dict[int, str]) -> Suspect:
-    by = str(pairs.by[place])
-    reasons = [
-        _neighbors_say(bool(pairs.is_must_link[place]), float(judgment.neighbors_same[place])),
-        chains.get(place, ""),
-        _record(by, judgment.wrong.people.get(by), is_must_link=bool(pairs.is_must_link[place])),
-    ]
-    return Suspect(
-        left=int(pairs.left[place]),
-        right=int(pairs.right[place]),
-        link="must-link" if pairs.is_must_link[place] else "cannot-link",
-        by=by,
-        probability=float(1.0 - judgment.right[place]),
-        reason="; ".join(reason for reason in reasons if reason),
-        source_row=int(pairs.source_row[place]),
-    )
-
-
-def _neighbors_say(is_must_link: bool, same: float) -> str:
-    said = f"the rows' neighbors belong together with probability {same:.2f}"
-    if CLEARLY_DIFFERENT < same < CLEARLY_SAME:
-        return f"{said}, which leaves it open"
-    return said if is_must_link == (same <= CLEARLY_DIFFERENT) else f"{said}, as the answer says"
-
-
-def _record(by: str, rates: ErrorRates | None, *, is_must_link: bool) -> str:
-    """What speaks against the person who answered."""
-    if rates is None or not by:
-        return ""
-    if not rates.is_informative:
-        return f"the answers of {by} say nothing"
-    share = rates.must_link if is_must_link else rates.cannot_link
-    kind = "must-links" if is_must_link else "cannot-links"
-    return f"{100 * share:.0f} % of the {kind} of {by} are wrong" if share >= POOR_RECORD else ""
-
-
-def _chains(pairs: Constraints, shown: NDArray[np.int64]) -> dict[int, str]:
-    """For each of these answers that others contradict, the chain of them."""
-    report, wanted = pairs.conflicts(), set(shown.tolist())
-    found: dict[int, str] = {}
-    for conflict, answers in zip(report[:MOST_CHAINS], report.answers(MOST_CHAINS), strict=True):
-        chain = f"must-links {' - '.join(map(str, conflict.chain))}"
-        for place in wanted.intersection(answers).difference(found):
-            contrary = f"cannot-link ({conflict.left}, {conflict.right})" if place != answers[0] else chain
-            found[place] = f"{contrary} contradict{'s' * (place != answers[0])} it"
-    return found
+    place = positions_among(now, old)
+    return np.where(place < 0, new, values[place]) if len(values) else np.full(len(now), new)

@@ -25,8 +25,9 @@ from spherepair.clustering import ClusterNumber, infer_n_clusters
 from spherepair.clustering.assigners import Assignment, keep_numbers, kmeans, mean_centers, resolve_assigner
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError, SpherePairWarning, quoted
-from spherepair.estimators.base import DeepConstrainedClusterer, Logits
+from spherepair.estimators.base import Logits
 from spherepair.estimators.job import Job, Stage
+from spherepair.estimators.judging import JudgingClusterer
 from spherepair.losses.soft_assignments import target_distribution, target_divergence
 from spherepair.metrics import match_labels
 from spherepair.networks import build_autoencoder
@@ -54,7 +55,7 @@ LEAST_GROUPED = 0.5
 VARIANCE_ROWS = 2**16
 
 
-class EmbeddingClusterer(DeepConstrainedClusterer):
+class EmbeddingClusterer(JudgingClusterer):
     """An embedding that an assigner (k-means, Ward, any scikit-learn clusterer) cuts into clusters."""
 
     #: Whether embeddings are unit vectors; if so, ``_embed`` has to normalize them.
@@ -85,13 +86,9 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
             Random seed of the resamples; by default fixed by that of the fit.
         """
         check_is_fitted(self)
-        pairs = self._evidence_pairs() if constraints is None else constraints
+        pairs = self._trusted_pairs() if constraints is None else constraints
         pairs = check_constraints(pairs, len(self.labels_), on_conflict="keep")
         return self._infer_n_clusters(self.embedding_, pairs, method=method, random_state=random_state)
-
-    def _evidence_pairs(self) -> Constraints:
-        """The pairs of the fit as evidence for the number of clusters."""
-        return self.constraints_
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -104,9 +101,8 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         if resolve_stopping(self.stopping).watches == LABELS:
             raise InvalidParameterError(
                 f"stopping={quoted(self.stopping)} watches rows change their cluster, but "
-                f"{type(self).__name__} "
-                "cuts its embedding into clusters only after training; use 'settled', 'paper', "
-                "'released-code', 'fixed' or a StoppingRule that watches the loss."
+                f"{type(self).__name__} cuts its embedding into clusters only after training; use 'settled', "
+                "'paper', 'released-code', 'fixed' or a StoppingRule that watches the loss."
             )
 
     def _choose_embedding_dim(self, n_features: int) -> int:
@@ -250,7 +246,7 @@ class AssigningObjective(Objective):
         return q
 
 
-class AssigningClusterer(DeepConstrainedClusterer):
+class AssigningClusterer(JudgingClusterer):
     """A method whose network has ``logits``; the number of clusters has to be known."""
 
     @classmethod

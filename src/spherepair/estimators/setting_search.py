@@ -55,9 +55,9 @@ def search_settings(
         where a parameter is ``"search"``.
     """
     candidates = _candidates({name: getattr(estimator, name) for name in grid}, grid)
-    if not candidates or len(job.pairs) < 2:
+    if not candidates or len(job.trusted) < 2:
         return []
-    shown, held_out = split_pairs(job.pairs, seed=job.session.seed)
+    shown, held_out = split_pairs(job.trusted, seed=job.session.seed)
     scores = [_score(estimator, _trial(estimator, job, shown, chosen), held_out) for chosen in candidates]
     if max(scores) == DIVERGED:
         raise TrainingDivergedError(

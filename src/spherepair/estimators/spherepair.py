@@ -24,7 +24,7 @@ from torch.nn import functional as F  # noqa: N812
 from spherepair.errors import EmbeddingDimensionWarning, InvalidParameterError
 from spherepair.estimators.base import CLIP_NORM
 from spherepair.estimators.job import Job, Stage
-from spherepair.estimators.judging import JudgingClusterer
+from spherepair.estimators.method_families import EmbeddingClusterer
 from spherepair.networks import ARCHITECTURES, Autoencoder, build_autoencoder
 from spherepair.terms import (
     SemiSupervisedObjective,
@@ -45,6 +45,7 @@ from spherepair.validation import (
     LARGEST_WEIGHT,
     NOT_NEGATIVE,
     PRETRAINING_PARAMETERS,
+    REAL_SHARE,
     embedding_size,
     hidden_sizes,
     store_parameters,
@@ -54,7 +55,7 @@ from spherepair.validation import (
 ROOMY_DIM = 32
 
 
-class SpherePair(JudgingClusterer):
+class SpherePair(EmbeddingClusterer):
     """Constrained clustering with angular pair embeddings.
 
     Parameters
@@ -149,9 +150,9 @@ class SpherePair(JudgingClusterer):
     """
 
     _is_spherical: ClassVar[bool] = True
-    _settings: ClassVar[tuple[type, ...]] = (*JudgingClusterer._settings, Terms, Schedule)
+    _settings: ClassVar[tuple[type, ...]] = (*EmbeddingClusterer._settings, Terms, Schedule)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **JudgingClusterer._parameter_constraints,
+        **EmbeddingClusterer._parameter_constraints,
         **PRETRAINING_PARAMETERS,
         "n_clusters": [AT_LEAST_ONE, StrOptions({"auto"})],
         "hidden_dims": ["array-like", StrOptions({"auto", *ARCHITECTURES})],
@@ -159,6 +160,7 @@ class SpherePair(JudgingClusterer):
         "reconstruction_weight": [NOT_NEGATIVE],
         "terms": [Terms, None],
         "tail_ratio": [Interval(Real, 0.0, 0.5, closed="right")],
+        "wrong_answers": [StrOptions({"auto"}), REAL_SHARE, None],
         "schedule": [Schedule, None],
         "encoder": [nn.Module, HasMethods(["fit_transform", "transform"]), None],
     }

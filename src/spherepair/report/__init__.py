@@ -134,6 +134,7 @@ def _script_data(report: Report) -> dict[str, Any]:
         **dataclasses.asdict(report.points),
         "styles": [[style.color_index, style.marker_index] for style in styles],
         "questions": questions if report.points.names is None else names,
+        "again": report.look_again,
     }
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from spherepair import __version__
+from spherepair.clustering.suspects import Suspect, answers_to_look_at
 from spherepair.constraints import Constraints
 from spherepair.report.cluster_cards import (
     ClusterCard,
@@ -34,6 +35,7 @@ from spherepair.report.pair_cards import (
     is_violated,
     pick_violated,
     question_cards,
+    suspect_cards,
     violated_cards,
 )
 from spherepair.report.raw_rows import shown_rows
@@ -64,6 +66,8 @@ class ReportOptions:
         Typical and borderline rows of each cluster.
     n_questions : int
         Pairs proposed for labeling.
+    n_suspects : int
+        Answers shown to be looked at again.
 
     Examples
     --------
@@ -77,6 +81,7 @@ class ReportOptions:
     n_violated: int = 100
     n_examples: int = 6
     n_questions: int = 18
+    n_suspects: int = 30
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,11 @@ class Report:
     points : MapPoints
     questions : tuple of PairCard
         Pairs proposed for labeling.
+    suspects : tuple of PairCard
+        Answers that are more likely wrong than right; at most as many as asked for.
+    look_again : tuple of tuples
+        All of these, then the constraints that the clusters violate, as lines of a file: left, right, link,
+        by, source_row, reason.
     settings : Settings
     """
 
@@ -134,6 +144,8 @@ class Report:
     satisfaction: Satisfaction = field(repr=False)
     points: MapPoints = field(repr=False)
     questions: tuple[PairCard, ...] = field(repr=False)
+    suspects: tuple[PairCard, ...] = field(repr=False)
+    look_again: tuple[tuple[Any, ...], ...] = field(repr=False)
     settings: Settings = field(repr=False)
 
 
@@ -269,6 +281,7 @@ def _assemble(
     asked = choose_questions(
         rows.embedding, membership, centers=centers, constraints=pairs, count=options.n_questions
     )
+    again = _look_again(model, rows, pairs)
     return Report(
         title=options.title,
         n_rows=display.table.shape[0],
@@ -294,8 +307,20 @@ def _assemble(
             marks=_marks(labels, pairs, listed),
         ),
         questions=question_cards(display, profiles, asked),
+        suspects=suspect_cards(display, profiles, again, limit=options.n_suspects),
+        look_again=tuple(_line(suspect, display.ids) for suspect in again),
         settings=_describe_model(model),
     )
+
+
+def _look_again(model: Any, rows: _EmbeddedRows, pairs: Constraints) -> tuple[Suspect, ...]:
+    judgment = getattr(model, "judgment_", None) if rows.are_training_rows else None
+    return tuple(answers_to_look_at(pairs, rows.labels, model.constraints_, judgment))
+
+
+def _line(suspect: Suspect, ids: Any) -> tuple[Any, ...]:
+    ends = (suspect.left, suspect.right) if ids is None else (ids[suspect.left], ids[suspect.right])
+    return (*ends, suspect.link, suspect.by, suspect.source_row, suspect.reason)
 
 
 def _ends(pairs: Constraints) -> Integers:

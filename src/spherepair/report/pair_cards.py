@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spherepair.clustering.suspects import Suspect
 from spherepair.constraints import Constraints
 from spherepair.plots.scatter import principal_plane
 from spherepair.report.cluster_cards import Membership, Profiles, distances_to
@@ -158,6 +159,26 @@ def violated_cards(display: RowDisplay, profiles: Profiles, listed: Constraints)
     links = np.where(listed.is_must_link, "must-link", "cannot-link").tolist()
     cards = _pair_cards(display, profiles, listed.left, listed.right, links=links)
     return tuple(PairCard(c.left, c.right, c.columns, c.link, _hint(c)) for c in cards)
+
+
+def suspect_cards(
+    display: RowDisplay, profiles: Profiles, found: Sequence[Suspect], *, limit: int
+) -> tuple[PairCard, ...]:
+    """Judged answers side by side, each with who gave it, where it stands and why it is doubted."""
+    shown = [suspect for suspect in found if suspect.probability is not None][:limit]
+    ends = np.array([(suspect.left, suspect.right) for suspect in shown], np.int64).reshape(-1, 2)
+    links = [suspect.link for suspect in shown]
+    cards = _pair_cards(display, profiles, ends[:, 0], ends[:, 1], links=links)
+    return tuple(
+        PairCard(card.left, card.right, card.columns, card.link, _doubt(suspect))
+        for card, suspect in zip(cards, shown, strict=True)
+    )
+
+
+def _doubt(suspect: Suspect) -> str:
+    by = f", answered by {suspect.by}" if suspect.by else ""
+    where = f", row {suspect.source_row} of the pairs" if suspect.source_row >= 0 else ""
+    return f"Wrong with {100 * (suspect.probability or 0.0):.0f} %{by}{where}: {suspect.reason}."
 
 
 def question_cards(

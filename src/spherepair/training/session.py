@@ -32,7 +32,7 @@ CHECKPOINT_FILE, LOCK_FILE = "checkpoint.safetensors", ".lock"
 _KNOWN_LAYERS = (nn.Linear, nn.ReLU, nn.Sequential, nn.Identity, nn.BatchNorm1d, nn.LayerNorm)
 #: Held by the fit whose layers draw from torch's global generator.
 _GLOBAL_GENERATOR = threading.RLock()
-_NETWORK, _OPTIMIZER, _OBJECTIVE = "network.", "optimizer.", "objective."
+_NETWORK, _OPTIMIZER, _OBJECTIVE, _KEPT = "network.", "optimizer.", "objective.", "kept."
 
 
 class Session:
@@ -53,6 +53,8 @@ class Session:
     ----------
     history : list of dict
         One record per epoch of all stages so far.
+    kept : dict of str to Tensor
+        What later stages need of earlier ones; part of every checkpoint.
     """
 
     def __init__(
@@ -66,10 +68,12 @@ class Session:
     ) -> None:
         self.network, self.hardware, self.seed = network, hardware, seed
         self.history: list[Record] = []
+        self.kept: dict[str, Tensor] = {}
         self._checkpoint, self._monitors = checkpoint, list(monitors)
         self._draws = not all(map(_is_known_layer, network.modules()))
         if checkpoint is not None:
             checkpoint.restore_network(network)
+            self.kept = checkpoint.kept()
 
     def run_stage(
         self,
@@ -84,9 +88,7 @@ class Session:
 
         ``initialize`` sets the stage up (fresh weights, centers); a resumed stage skips it.
         """
-        done = self._checkpoint.finished(stage) if self._checkpoint is not None else None
-        if done is not None:
-            self.history += done
+        if self.take_finished(stage):
             return
         if initialize is not None and not self.is_resumed(stage):
             initialize()
@@ -110,6 +112,12 @@ class Session:
             ) from error
         finally:
             self._clear_progress()
+
+    def take_finished(self, stage: str) -> bool:
+        """Take over the records of a stage that is finished in the checkpoint; False where it is not."""
+        done = self._checkpoint.finished(stage) if self._checkpoint is not None else None
+        self.history += done or []
+        return done is not None
 
     def _resume(self, state: TrainingState) -> None:
         if self._checkpoint is not None:
@@ -152,7 +160,7 @@ class Session:
 
     def _save(self, state: TrainingState) -> None:
         if self._checkpoint is not None:
-            self._checkpoint.write(self.network, state, self.history)
+            self._checkpoint.write(self.network, state, self.history, self.kept)
 
 
 def _is_known_layer(module: nn.Module) -> bool:
@@ -233,6 +241,10 @@ class Checkpoint:
                 check_weights(network.state_dict(), weights)
                 network.load_state_dict(weights)
 
+    def kept(self) -> dict[str, Tensor]:
+        """What earlier stages have left for later ones."""
+        return _section(self._tensors, _KEPT)
+
     def finished(self, stage: str) -> list[Record] | None:
         """The records of a finished stage; ``None`` if it is still to be run."""
         records = [record for record in self._manifest.get("history", []) if record["stage"] == stage]
@@ -256,7 +268,9 @@ class Checkpoint:
             state.optimizer.restore(_section(self._tensors, _OPTIMIZER))
         self._manifest, self._tensors = {}, {}
 
-    def write(self, network: nn.Module, state: TrainingState, history: list[Record]) -> None:
+    def write(
+        self, network: nn.Module, state: TrainingState, history: list[Record], kept: dict[str, Tensor]
+    ) -> None:
         """Replace the file by the present state."""
         manifest = {
             "fingerprint": self._fingerprint,
@@ -272,6 +286,7 @@ class Checkpoint:
             **_prefixed(network.state_dict(), _NETWORK),
             **_prefixed(outside, _OBJECTIVE),
             **_prefixed(state.optimizer.tensors(), _OPTIMIZER),
+            **_prefixed(kept, _KEPT),
         }
         write_tensor_file(self._file, manifest, tensors)
 

@@ -253,13 +253,20 @@
   }
 
   const quote = (value) => (/[",\r\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
-  find("download")?.addEventListener("click", () => {
-    const lines = data.questions.map((pair) => `${pair.map(quote).join(",")},`);
+  const saveLines = (name, lines) => {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([["left,right,link", ...lines, ""].join("\n")], { type: "text/csv" }));
-    link.download = "pairs-to-label.csv";
+    link.href = URL.createObjectURL(new Blob([[...lines, ""].join("\n")], { type: "text/csv" }));
+    link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  find("download")?.addEventListener("click", () => {
+    const lines = data.questions.map((pair) => `${pair.map(quote).join(",")},`);
+    saveLines("pairs-to-label.csv", ["left,right,link", ...lines]);
+  });
+  find("download-again")?.addEventListener("click", () => {
+    const lines = data.again.map((line) => line.map(quote).join(","));
+    saveLines("answers-to-look-at.csv", ["left,right,link,by,source_row,reason", ...lines]);
   });
 
   const recolor = () => { readColors(); draw(); };
