@@ -85,8 +85,13 @@ def test_record_without_answers_has_no_pairs(put):
 
 
 def test_repeated_answer_is_kept_once_and_counted(put):
-    pairs = Constraints.read(put(HEADER, answer(0, (1, 2, 1)), answer(1, (2, 1, 1), by="bob")))
+    pairs = Constraints.read(put(HEADER, answer(0, (1, 2, 1)), answer(1, (2, 1, 1))))
     assert (len(pairs), pairs.n_duplicates, pairs.by.tolist()) == (1, 1, ["ann"])
+
+
+def test_the_same_answer_of_two_people_is_two_answers(put):
+    pairs = Constraints.read(put(HEADER, answer(0, (1, 2, 1)), answer(1, (2, 1, 1), by="bob")))
+    assert (len(pairs), pairs.n_duplicates, pairs.by.tolist()) == (2, 0, ["ann", "bob"])
 
 
 def test_rows_are_numbers_also_where_ids_are_given(put):
