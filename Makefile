@@ -9,7 +9,7 @@ OLDEST := .venv-oldest
 NEWEST := .venv-newest
 CODE := src tests bench examples docs .ci
 
-.PHONY: help setup dev demo test test-gpu test-oldest test-newest check format page docs bench clean
+.PHONY: help setup dev demo test test-gpu test-oldest test-newest fuzz chaos check licenses sbom format page docs bench clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,14 @@ test-newest:  ## the test suite with the newest versions that can be had, in .ve
 	$(NEWEST)/bin/python $(PIP) -e ".[dev]"
 	OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -q -n auto --dist worksteal
 
+SECONDS ?= 600
+fuzz: dev  ## damaged and hostile files for every reader, for SECONDS (600); what is found lies in fuzz-output
+	PYTHONPATH=src:. OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz.fuzzing --seconds $(SECONDS)
+
+KILLS ?= 100
+chaos: dev  ## kills commands KILLS (100) times at random moments, fills their disk, lets two write at once
+	PYTHONPATH=src OMP_NUM_THREADS=1 $(BIN)/python bench/chaos.py --kills $(KILLS)
+
 check: dev  ## formatting, lint, types, layers
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
@@ -78,4 +86,4 @@ bench: setup  ## timings as ratios in one run
 	$(BIN)/python bench/run.py
 
 clean:  ## remove what was made
-	rm -rf $(VENV) $(OLDEST) $(NEWEST) demo-output bench-output dist build docs/_build docs/gallery docs/reference/generated
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) demo-output bench-output fuzz-output sbom.json dist build docs/_build docs/gallery docs/reference/generated

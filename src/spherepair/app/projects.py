@@ -36,6 +36,7 @@ from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack
 from spherepair.encoders.columns import is_mixed
 from spherepair.errors import InvalidDataError, RecordError, quoted
 from spherepair.files import atomic_write, atomic_write_text
+from spherepair.files.untrusted import Fail, decoding
 
 DETAILS, DATABASE, LOCK = "project.json", "project.db", "project.lock"
 FORMAT = 1
@@ -176,9 +177,9 @@ class Projects:
     def _labeling(self, details: Details) -> Labeling:
         folder = self.home / details.id
         own = self._shared if self._shared is not None else open_database(sqlite_url(folder / DATABASE))
-        return Labeling(
-            folder, details.id, details.name, Rows(folder, details.layout), engine=own, seed=self._seed
-        )
+        with decoding("a project", _damage(folder)):
+            rows = Rows(folder, details.layout)
+            return Labeling(folder, details.id, details.name, rows, engine=own, seed=self._seed)
 
     def _take(self, details: Details) -> None:
         """One process at a time has a project."""
@@ -190,8 +191,7 @@ class Projects:
         except Timeout as error:
             raise RecordError(
                 f"the project {quoted(details.name)} is open in another process; use the page that it "
-                "serves, or "
-                "close it there first."
+                "serves, or close it there first."
             ) from error
         self._locks[details.id] = lock
 
@@ -202,12 +202,17 @@ class Projects:
         file = self.home / project / DETAILS
         if not file.is_file():
             return None
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if content.pop("format", None) != FORMAT:
-            raise RecordError(
-                f"the project {project} was made by a newer version of spherepair; update spherepair."
-            )
-        return Details(**{**content, "layout": Layout(**content["layout"])})
+        with decoding("a project", _damage(file)):
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if content.pop("format", None) != FORMAT:
+                raise RecordError(
+                    f"the project {project} was made by a newer version of spherepair; update spherepair."
+                )
+            return Details(**{**content, "layout": Layout(**content["layout"])})
+
+
+def _damage(path: Path) -> Fail:
+    return lambda reason: RecordError(f"{path} {reason}")
 
 
 def read_summary(folder: Path, created: str) -> dict[str, Any]:

@@ -253,7 +253,7 @@ def read_project(folder: Path, X: Any = None) -> tuple[Project, FileRecord]:
     settings = _json(folder / SETTINGS_FILE, default={})
     try:
         strategy, seed = settings.get("strategy") or "cards", int(settings.get("random_state", 0))
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise RecordError(f"{folder / SETTINGS_FILE} is damaged: it holds no settings.") from error
     known_file = folder / KNOWN_FILE
     known = Constraints.read(known_file) if known_file.exists() else Constraints.from_pairs()

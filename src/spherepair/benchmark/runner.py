@@ -42,8 +42,9 @@ from spherepair.benchmark.runs import (
     select,
 )
 from spherepair.datasets import load_dataset
-from spherepair.errors import InvalidParameterError, SpherePairError
+from spherepair.errors import InvalidDataError, InvalidParameterError, SpherePairError
 from spherepair.files import atomic_write, atomic_write_text, file_lock
+from spherepair.files.array_files import read_archive
 
 #: Names the commit of sources that are not in a checkout (a copy on another machine).
 COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"
@@ -184,7 +185,9 @@ class _Worker:
             return True
         failure = self._results.failure(key)
         # Older failures and those of a wrong clock are tried again; newer ones are another process's.
-        if failure is None or not self._started <= failure.get("time", 0.0) <= time.time() + CLOCK_SKEW:
+        when = None if failure is None else failure.get("time")
+        latest = time.time() + CLOCK_SKEW
+        if failure is None or not isinstance(when, float) or not self._started <= when <= latest:
             return False
         self._failures.append((self._runs[key].title, str(failure.get("error"))))
         return True
@@ -320,8 +323,7 @@ class ResultsFolder:
         path = self.folder / "arrays" / f"{key}.npz"
         if not path.exists():
             return {}
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        return read_archive(path, lambda reason: InvalidDataError(f"{path} {reason}"))
 
     def write_lines(self) -> Path:
         """Write all records to one file of JSON lines."""

@@ -52,6 +52,16 @@ def open_npy(path: Path, fail: Fail, mode: Literal["r", "c"] = "r") -> Any:
         return np.load(path, mmap_mode=mode, allow_pickle=False)
 
 
+def read_archive(path: Path, fail: Fail) -> dict[str, Any]:
+    """All arrays of a .npz file, by name."""
+    what = "a NumPy archive"
+    refuse_zip_bomb(path, what, fail)
+    with decoding(what, fail):
+        _check_members(path)
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+
+
 def _read_npz(path: Path, fail: Fail) -> Any:
     with path.open("rb") as stream:
         is_array = stream.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -227,12 +228,16 @@ class _CsvFile(ColumnFile):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        shown, sys.unraisablehook = sys.unraisablehook, lambda _: None
         with super()._reading():
             try:
                 yield
             except ValueError:  # of Arrow's parser, which does not say where
                 decode(read_bytes(self.path), self._fail)
                 raise
+            finally:
+                # Arrow prints a traceback for each uneven record that is not UTF-8.
+                sys.unraisablehook = shown
 
 
 class _JsonLinesFile(ColumnFile):

@@ -1,0 +1,288 @@
+"""What is fuzzed: whole files to start from, and what reads them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import safetensors.torch
+from scipy import sparse
+from tests.fuzz.alterations import alter_file, alter_json, alter_tensors
+
+from spherepair import Constraints, SpherePair, load
+from spherepair.asking.record import (
+    DENSE_FILE,
+    RECORD_FILE,
+    SETTINGS_FILE,
+    FileRecord,
+    fingerprint_rows,
+    read_project,
+)
+from spherepair.benchmark.runner import ResultsFolder
+from spherepair.files.data_tables import read_rows, read_table
+from spherepair.persistence import _digest, _json_digest, read_tensor_file, write_tensor_file
+from spherepair.training.session import CHECKPOINT_FILE
+
+X = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
+PAIRS = Constraints.from_labels(np.arange(24) % 3, 40, random_state=0)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader: whole files by name to start from, how they are altered, and what reads them."""
+
+    seeds: Callable[[], list[dict[str, bytes]]]
+    read: Callable[[Path], object]
+    alter: Callable[[random.Random, dict[str, bytes]], dict[str, bytes]]
+
+
+def _bytes_of(write: Callable[[Any], object]) -> bytes:
+    stream = io.BytesIO()
+    write(stream)
+    return stream.getvalue()
+
+
+def data_seeds() -> list[dict[str, bytes]]:
+    """Tables of every kind."""
+    text = "id,a,b\n" + "".join(f"r{n},{n / 7},{n % 3}\n" for n in range(20))
+    matrix = sparse.csr_matrix(X * (X > 0))
+    svmlight = "".join(f"1 1:{n} 3:{n / 2}\n" for n in range(20))
+    table = pa.table({"id": [f"r{n}" for n in range(20)], "a": np.arange(20.0), "b": np.arange(20)})
+    return [
+        {"rows.csv": text.encode()},
+        {"rows.csv": text.replace(",", ";").replace(".", ",").encode()},
+        {"rows.csv.gz": gzip.compress(text.encode())},
+        {"rows.tsv": text.replace(",", "\t").encode()},
+        {"rows.npy": _bytes_of(lambda file: np.save(file, X))},
+        {"rows.npz": _bytes_of(lambda file: np.savez(file, X=X))},
+        {"rows.npz": _bytes_of(lambda file: np.savez_compressed(file, X=X, y=X[:, 0]))},
+        {"rows.npz": _bytes_of(lambda file: sparse.save_npz(file, matrix))},
+        {"rows.npz": _bytes_of(lambda file: sparse.save_npz(file, matrix.tocsc(), compressed=False))},
+        {"rows.svmlight": svmlight.encode()},
+        {"rows.parquet": _bytes_of(lambda file: pq.write_table(table, file))},
+        {"rows.xlsx": _workbook()},
+    ]
+
+
+def _workbook() -> bytes:
+    """The smallest workbook with two columns and three rows."""
+    rows = (("a", "b"), (1, 2.5), (0, -3))
+    cells = "".join(
+        f'<row r="{n}">'
+        + "".join(
+            f'<c r="{letter}{n}" t="inlineStr"><is><t>{cell}</t></is></c>'
+            if isinstance(cell, str)
+            else f'<c r="{letter}{n}"><v>{cell}</v></c>'
+            for letter, cell in zip("AB", row, strict=True)
+        )
+        + "</row>"
+        for n, row in enumerate(rows, start=1)
+    )
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    types = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Override PartName="/xl/workbook.xml" '
+        f'ContentType="{types}.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" '
+        f'ContentType="{types}.worksheet+xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets><sheet name="S" sheetId="1" '
+        'r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{cells}</sheetData></worksheet>',
+    }
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return stream.getvalue()
+
+
+def read_data(folder: Path) -> object:
+    """As ``fit`` reads a table, and as ``check --data`` counts its rows."""
+    (path,) = folder.iterdir()
+    table = read_table(path, mixed=True)
+    read_rows(path)
+    return table.locate(0) if table.n_rows else None, table.X.sum() if sparse.issparse(table.X) else None
+
+
+def pair_seeds() -> list[dict[str, bytes]]:
+    """Pairs, labels and records."""
+    rows = [
+        (int(a), int(b), "must" if m else "cannot")
+        for a, b, m in zip(PAIRS.left, PAIRS.right, PAIRS.is_must_link, strict=True)
+    ]
+    text = "left,right,link,weight,by,time,value\n" + "".join(
+        f"{a},{b},{link},1,ann,2026-03-31T09:30:00+00:00,{int(link == 'must')}\n" for a, b, link in rows
+    )
+    lines = "".join(json.dumps({"left": a, "right": b, "link": link}) + "\n" for a, b, link in rows)
+    table = pa.table(
+        {name: [row[place] for row in rows] for place, name in enumerate(("left", "right", "link"))}
+    )
+    answers = [
+        {"event": "answer", "number": n, "links": [[a, b, int(link == "must")]], "by": "ann", "time": ""}
+        for n, (a, b, link) in enumerate(rows)
+    ]
+    record = [
+        {"format": "spherepair answers", "version": 1, "rows": "x"},
+        *answers,
+        {"event": "undo", "number": 3},
+    ]
+    return [
+        {"pairs.csv": text.encode()},
+        {"pairs.csv.gz": gzip.compress(text.encode())},
+        {"pairs.jsonl": lines.encode()},
+        {"pairs.jsonl.gz": gzip.compress(lines.encode())},
+        {"pairs.parquet": _bytes_of(lambda file: pq.write_table(table, file))},
+        {"labels.csv": ("row,label\n" + "".join(f"{n},{n % 3}\n" for n in range(24))).encode()},
+        {"record.jsonl": "".join(json.dumps(event) + "\n" for event in record).encode()},
+    ]
+
+
+def read_pairs(folder: Path) -> object:
+    """As ``check`` reads pairs."""
+    (path,) = folder.iterdir()
+    found = Constraints.read(path, n_rows=24)
+    return len(found.conflicts()), found.summary()
+
+
+def model_seeds() -> list[dict[str, bytes]]:
+    """Saved models of three methods."""
+    brief = {"hidden_dims": (4,), "pretraining": None, "max_epochs": 1, "random_state": 0, "progress": False}
+    names = [f"f{n}" for n in range(3)]
+    found = []
+    for settings in (brief, brief | {"wrong_answers": 0.1}):
+        with tempfile.TemporaryDirectory() as folder:
+            SpherePair(3, **settings).fit(
+                pa.table(dict(zip(names, X.T, strict=True))), constraints=PAIRS
+            ).save(f"{folder}/m")
+            found.append({file.name: file.read_bytes() for file in Path(folder, "m").iterdir()})
+    return found
+
+
+def alter_model(source: random.Random, files: dict[str, bytes]) -> dict[str, bytes]:
+    """A model altered as its owner could, with right checksums, or as an accident would."""
+    if source.random() < 0.1:
+        return alter_file(source, files)
+    tensors = safetensors.torch.load(files["weights.safetensors"])
+    manifest = json.loads(files["model.json"])
+    if source.random() < 0.5:
+        manifest = alter_json(source, manifest)
+    else:
+        alter_tensors(source, tensors)
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder, "weights.safetensors")
+        safetensors.torch.save_file(tensors, weights)
+        if isinstance(manifest, dict):
+            manifest.pop("sha256", None)
+            manifest["weights_sha256"] = _digest(weights)
+            manifest["sha256"] = _json_digest(manifest)
+        return {"model.json": json.dumps(manifest).encode(), weights.name: weights.read_bytes()}
+
+
+def read_model(folder: Path) -> object:
+    """As ``predict`` does."""
+    return load(folder).predict(X)
+
+
+def checkpoint_seeds() -> list[dict[str, bytes]]:
+    """The checkpoint of a finished fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        _fit(Path(folder))
+        return [{CHECKPOINT_FILE: Path(folder, CHECKPOINT_FILE).read_bytes()}]
+
+
+def _fit(folder: Path) -> object:
+    settings = {
+        "hidden_dims": (4,),
+        "pretraining": None,
+        "max_epochs": 2,
+        "random_state": 0,
+        "progress": False,
+    }
+    return SpherePair(3, **settings).fit(X, constraints=PAIRS, checkpoint=folder).labels_
+
+
+def alter_checkpoint(source: random.Random, files: dict[str, bytes]) -> dict[str, bytes]:
+    """A checkpoint altered with a right digest, or by an accident."""
+    if source.random() < 0.3:
+        return alter_file(source, files)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, CHECKPOINT_FILE)
+        file.write_bytes(files[CHECKPOINT_FILE])
+        manifest, tensors = read_tensor_file(file)
+        if source.random() < 0.5:
+            manifest = alter_json(source, manifest)
+        else:
+            alter_tensors(source, tensors)
+        write_tensor_file(file, manifest, tensors)
+        return {CHECKPOINT_FILE: file.read_bytes()}
+
+
+def read_checkpoint(folder: Path) -> object:
+    """As a fit with the same checkpoint does."""
+    return _fit(folder)
+
+
+def project_seeds() -> list[dict[str, bytes]]:
+    """The folder of an interview."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = FileRecord(Path(folder) / RECORD_FILE, fingerprint=fingerprint_rows(X))
+        for number, (a, b) in enumerate(zip(PAIRS.left[:9], PAIRS.right[:9], strict=True)):
+            record.append(
+                {"event": "answer", "number": number, "links": [[int(a), int(b), 1]], "by": "ann", "time": ""}
+            )
+        record.close()
+        content = Path(folder, RECORD_FILE).read_bytes()
+    settings = json.dumps({"strategy": "cards", "random_state": 0}).encode()
+    return [
+        {RECORD_FILE: content, DENSE_FILE: _bytes_of(lambda file: np.save(file, X)), SETTINGS_FILE: settings}
+    ]
+
+
+def read_interview(folder: Path) -> object:
+    """As ``Interview.open`` does."""
+    project, record = read_project(folder)
+    record.close()
+    return len(list(record)), project.X.shape
+
+
+def result_seeds() -> list[dict[str, bytes]]:
+    """Results of a benchmark."""
+    record = json.dumps({"key": "abc", "spec": {"seed": 0}, "accuracy": 0.9, "time": 1.0}).encode()
+    return [{"runs.json": record, "arrays.npz": _bytes_of(lambda file: np.savez(file, embedding=X))}]
+
+
+def read_results(folder: Path) -> object:
+    """As ``bench report`` reads the records."""
+    results = ResultsFolder.create(folder / "results")
+    shutil.copy(folder / "runs.json", results.folder / "runs" / "abc.json")
+    shutil.copy(folder / "arrays.npz", results.folder / "arrays" / "abc.npz")
+    return results.record("abc"), results.failure("abc"), results.arrays("abc"), results.write_lines()
+
+
+TARGETS = {
+    "data": Target(data_seeds, read_data, alter_file),
+    "pairs": Target(pair_seeds, read_pairs, alter_file),
+    "models": Target(model_seeds, read_model, alter_model),
+    "checkpoints": Target(checkpoint_seeds, read_checkpoint, alter_checkpoint),
+    "interviews": Target(project_seeds, read_interview, alter_file),
+    "results": Target(result_seeds, read_results, alter_file),
+}
