@@ -124,3 +124,19 @@ def test_a_model_without_rows_predicts(call, example, rows, tmp_path, expected):
     done = call("clusters", tmp_path / "small")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "saved without the labels, embedding and pairs of its rows" in done.err
+
+
+def test_a_fit_on_a_data_set_trains_on_a_sample(call, example, rows, tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("left,right,link\nn0,n119,same\nn1,n50,different\nn2,n51,same\n")
+    asked = ("--constraints", pairs, "--id", "name", "--clusters", "3", "--pretraining", "none")
+    short = ("--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model")
+    done = call("fit", f"{rows}/*.parquet", *asked, *short, "--sample-rows", "20", "--json")
+    assert done.code == 0
+    assert done.json["n_rows_in_data"] == 120
+    assert 20 <= done.json["n_rows"] <= 26
+    assert done.json["n_pairs"] == 3
+    labels = ("--out", tmp_path / "labels", "--workers", "1", "--json")
+    assert call("predict", tmp_path / "model", rows, *labels).json["n_rows"] == 120
+    refused = call("fit", rows, *asked, *short, "--labels-out", tmp_path / "l.csv")
+    assert "--labels-out does not go with a data set of many rows or files" in refused.err

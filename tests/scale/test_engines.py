@@ -129,13 +129,13 @@ def test_a_killed_driver_goes_on_where_it_was(
 
 
 def ray_workers() -> list[int]:
-    """Processes below this one that work on a part."""
+    """Workers of Ray below this process: busy, or between two parts."""
     parents = {}
     named = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            if (process / "cmdline").read_bytes().startswith(b"ray::do_part"):
+            if (process / "cmdline").read_bytes().startswith((b"ray::do_part", b"ray::IDLE")):
                 named.append(int(process.name))
         except OSError:
             continue

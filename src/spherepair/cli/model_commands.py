@@ -27,18 +27,29 @@ from spherepair.cli.raw_rows import ColumnChoice, encode, read_raw, read_rows_fo
 from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.constraints import Constraints
 from spherepair.encoders import TableEncoder
-from spherepair.errors import ConflictError, InvalidConstraintsError, InvalidDataError, quoted
+from spherepair.errors import (
+    ConflictError,
+    InvalidConstraintsError,
+    InvalidDataError,
+    InvalidParameterError,
+    quoted,
+)
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, detach_encoder, training_table
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.files.data_tables import Table, column_names
+from spherepair.files.columns import PARQUET_SUFFIXES
+from spherepair.files.data_sets import Needs
+from spherepair.files.data_tables import Table, column_names, split_names
 from spherepair.files.label_files import write_labels
+from spherepair.files.places import is_many
 from spherepair.persistence import MODEL_FILE
+from spherepair.scale import fit_sample
+from spherepair.scale.sampling import SAMPLE_ROWS, Sample, count_rows, draw_sample
 from spherepair.training.session import CHECKPOINT_FILE
 
 
 def fit(
-    data: options.DataArgument,
+    data: options.TrainingArgument,
     *,
     constraints: options.OptionalPairsOption = None,
     out: options.ModelOption,
@@ -50,6 +61,7 @@ def fit(
     drop: options.DropOption = None,
     keep_empty: options.KeepEmptyOption = False,
     labels_out: options.LabelsOption = None,
+    sample_rows: options.SampleOption = None,
     on_conflict: options.ConflictOption = OnConflict.WEIGH,
     seed: options.SeedOption = 0,
     checkpoint: options.CheckpointOption = None,
@@ -84,12 +96,20 @@ def fit(
             terminal.note(f"the model in {out} will be replaced")
         if checkpoint is not None:
             check_checkpoint_folder(checkpoint, out)
-        if labels_out is not None:
-            check_label_file(labels_out, [data, constraints])
-            refuse_within(labels_out, out, option="--labels-out")
         choice = ColumnChoice.of(text=text, images=images, as_=as_, drop=drop, keep_empty=keep_empty)
+        if sample_rows is not None or _is_large(data):
+            _refuse_for_samples({"--labels-out": labels_out, "--checkpoint": checkpoint}, choice)
+            needs = Needs(id_column=id_column, drop=tuple(split_names(choice.drop, ())))
+            with terminal.spinner(f"reading {data}"):
+                n_sample = sample_rows or SAMPLE_ROWS
+                sample = draw_sample(data, constraints, needs=needs, n_sample=n_sample, seed=seed)
+            _fit_sample(model, sample, out, on_conflict=on_conflict, terminal=terminal)
+            return
+        if labels_out is not None:
+            check_label_file(labels_out, [Path(data), constraints])
+            refuse_within(labels_out, out, option="--labels-out")
         table, pairs, encoder = read_inputs(
-            data, constraints, id_column=id_column, choice=choice, terminal=terminal
+            Path(data), constraints, id_column=id_column, choice=choice, terminal=terminal
         )
         if on_conflict is OnConflict.RAISE and (conflicts := pairs.conflicts()):
             raise conflicts.to_error(None if table.ids is None else table.ids.to_pylist())
@@ -105,6 +125,48 @@ def fit(
         written = {"model": str(out), "labels": None if labels_out is None else str(labels_out)}
         fields = {**written, **result_fields(model, pairs), "seed": seed, "seconds": round(took, 3)}
         terminal.print_result(fields, [*result_lines(model, pairs, seconds=took), f"model       {out}"])
+
+
+def _is_large(data: str) -> bool:
+    """Whether a model is trained on a sample: of a data set of many files, and of very many rows."""
+    if is_many(data):
+        return True
+    path = Path(data)
+    if not path.is_dir() and not path.name.lower().endswith(PARQUET_SUFFIXES):
+        return False
+    try:
+        return count_rows(path) > SAMPLE_ROWS or path.is_dir()
+    except InvalidDataError:
+        return False  # a folder of pictures, or a file that its reader will refuse
+
+
+def _refuse_for_samples(given: dict[str, Any], choice: ColumnChoice) -> None:
+    named = [option for option, value in given.items() if value is not None]
+    if choice.kinds:
+        named.append("--text, --images or --as")
+    if named:
+        raise InvalidParameterError(
+            f"{named[0]} does not go with a data set of many rows or files, of which a sample is trained on; "
+            "leave it out, and label the rows with spherepair predict."
+        )
+
+
+def _fit_sample(
+    model: SpherePair, sample: Sample, out: Path, *, on_conflict: OnConflict, terminal: Terminal
+) -> None:
+    n_rows, pairs = len(sample.X), sample.pairs
+    terminal.note(
+        f"{sample.n_rows:,} rows, {len(pairs):,} pairs; trained on {n_rows:,} rows: those in pairs, and "
+        "others drawn at random"
+    )
+    with training_progress(model, terminal) as seconds:
+        fit_sample(model, sample, on_conflict=on_conflict.value)
+    took = seconds()
+    model.save(out, rows=False)
+    terminal.wrote(out)
+    fields = {"model": str(out), "n_rows_in_data": sample.n_rows, **result_fields(model, pairs)}
+    lines = [*result_lines(model, pairs, seconds=took), f"model       {out}, without rows"]
+    terminal.print_result({**fields, "seconds": round(took, 3)}, lines)
 
 
 def refine(

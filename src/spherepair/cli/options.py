@@ -62,6 +62,14 @@ class Method(StrEnum):
 DataArgument = Annotated[
     Path, typer.Argument(metavar="DATA", help=f"Rows of features: {DATA_KINDS}.", show_default=False)
 ]
+TrainingArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help=f"Rows of features: {DATA_KINDS}; or a folder, glob or URI of .parquet, .csv or .npy files.",
+        show_default=False,
+    ),
+]
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Folder of a saved model.", show_default=False)
 ]
@@ -100,8 +108,15 @@ AsOption = Annotated[
 KeepEmptyOption = Annotated[
     bool, typer.Option("--keep-empty", help="Keep empty texts and unreadable pictures as rows.")
 ]
-LabelsArgument = Annotated[
-    Path, typer.Option("--out", "-o", metavar="LABELS", help="Output file: .csv, .parquet or .npy.")
+SampleOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sample-rows",
+        metavar="N",
+        min=2,
+        help="Train on the rows in pairs and N others; the model is saved without rows.",
+        show_default="1,000,000 of a data set with more rows",
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")]

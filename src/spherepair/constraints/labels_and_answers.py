@@ -9,6 +9,7 @@ ignored.
 from __future__ import annotations
 
 import json
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,10 +28,20 @@ from spherepair.constraints.pair_arrays import (
     invalid,
     refuse,
 )
-from spherepair.constraints.pairs_file import RowIds, column_names, file_warning, find_rows, read_used, texts
+from spherepair.constraints.pairs_file import (
+    RowIds,
+    as_text,
+    column_names,
+    file_warning,
+    find_rows,
+    holds_labels,
+    open_annotations,
+    read_used,
+    texts,
+)
 from spherepair.constraints.sampling import group_pairs
 from spherepair.errors import InvalidConstraintsError, quoted
-from spherepair.files.columns import ColumnFile
+from spherepair.files.columns import JSON_LINES_SUFFIXES, ColumnFile
 from spherepair.files.text_lines import open_binary
 from spherepair.files.untrusted import refuse_gzip_bomb
 
@@ -77,6 +88,30 @@ def read_labels(kind: type[Pairs], file: ColumnFile, *, ids: Any, n_rows: int | 
     return _at_most(
         replace(pairs, left=rows[pairs.left], right=rows[pairs.right], source_row=origin), file.path.name
     )
+
+
+def named_rows(path: Path) -> Any:
+    """The different IDs that a file of pairs or labels names, as Arrow texts; a record has none: ``None``.
+
+    A number is there as it stands and as a whole number, without a sign or a fraction of zeros.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if path.name.lower().endswith(JSON_LINES_SUFFIXES) and is_record(path):
+        return None
+    file = open_annotations(path)
+    row = _row_column(column_names(file), has_ids=True) if holds_labels(file) else None
+    wanted = {"left": ("left",), "right": ("right",)} if row is None else {"row": (row,)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # columns that are not used are told when the pairs are read
+        columns = [as_text(column) for column in read_used(file, wanted).values()]
+    given = (
+        pa.concat_arrays([column.drop_null() for column in columns]) if columns else pa.array([], pa.string())
+    )
+    trimmed = pc.utf8_trim_whitespace(given)
+    whole = pc.replace_substring_regex(trimmed, pattern=r"^\+([0-9])|^(-?[0-9]+)\.0*$", replacement=r"\1\2")
+    return pa.concat_arrays([given, trimmed, whole]).unique()
 
 
 def _row_column(names: Sequence[str], *, has_ids: bool) -> str | None:

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
+from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, InvalidParameterError, PartError
 from spherepair.estimators import load
+from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import file_lock
+from spherepair.files.data_sets import Needs
 from spherepair.files.places import OutputFolder, is_uri
 from spherepair.scale.engines import ENGINES
 from spherepair.scale.labeling import PREDICT, TRANSFORM, LabelBatches, Work, model_digest, model_needs
 from spherepair.scale.parts import PART_ROWS, find_done, plan_parts
+from spherepair.scale.sampling import SAMPLE_ROWS, Sample, draw_sample
 
-__all__ = ["Estimate", "Progress", "Summary", "estimate", "predict", "predict_fn", "transform"]
+__all__ = ["Estimate", "Progress", "Summary", "estimate", "fit", "predict", "predict_fn", "transform"]
 
 _LOCK = ".lock"
 
@@ -213,6 +218,75 @@ def estimate(
     known = [part.n_rows for part in parts if part.n_rows is not None]
     n_rows = sum(known) if len(known) == len(parts) else None
     return Estimate(len(parts), len(done), n_rows, sum(part.n_bytes for part in parts))
+
+
+def fit(
+    source: Any,
+    constraints: Constraints | str | os.PathLike[str] | None = None,
+    *,
+    model: str | os.PathLike[str],
+    estimator: Any = None,
+    id_column: str | None = None,
+    drop: Sequence[str] = (),
+    sample_rows: int = SAMPLE_ROWS,
+    keep: str = "none",
+    out: str | os.PathLike[str] | None = None,
+    **carried: Any,
+) -> Any:
+    """Fit a model on a data set of any size, save it without rows, and label the data set if asked for.
+
+    It is trained on the rows in pairs and on others drawn at random, which are all that is held in memory.
+
+    Parameters
+    ----------
+    source : path, URI, glob, folder, or a sequence of these
+        As in :func:`predict`.
+    constraints : Constraints or path, optional
+        Pairs of positions in the data set, counted through all files; or a file of pairs, which names rows by
+        ID if there is an ID column.
+    model : path
+        Folder for the model.
+    estimator : estimator, optional
+        The method with its parameters, not fitted; by default ``SpherePair()``.
+    id_column : str, optional
+    drop : sequence of str
+        Columns that are no features.
+    sample_rows : int, default=1_000_000
+        Rows drawn at random.
+    keep : {"none", "labels", "all"}, default="none"
+        What is written to ``out`` for all rows: nothing, labels, or labels and embedding.
+    out : path or URI, optional
+        Folder for the labels.
+    **carried
+        Engine, workers, address, device and progress of :func:`predict`, which labels the rows.
+
+    Returns
+    -------
+    fitted estimator
+        Its ``labels_`` and ``embedding_`` are those of the sample.
+    """
+    if keep not in ("none", "labels", "all") or (keep == "none") != (out is None):
+        raise InvalidParameterError(
+            f"keep must be 'none', or 'labels' or 'all' with a folder out for them, got keep={keep!r} and "
+            f"out={out!r} instead."
+        )
+    pairs = constraints if constraints is None or isinstance(constraints, Constraints) else Path(constraints)
+    needs = Needs(id_column=id_column, drop=tuple(drop))
+    sample = draw_sample(source, pairs, needs=needs, n_sample=sample_rows)
+    fitted = fit_sample(SpherePair() if estimator is None else clone(estimator), sample)
+    fitted.save(model, rows=False)
+    if out is not None:
+        predict(source, model=model, out=out, id_column=id_column, embedding=keep == "all", **carried)
+    return fitted
+
+
+def fit_sample(estimator: Any, sample: Sample, **options: Any) -> Any:
+    """Fit an estimator on a sample, under the names of its columns; takes the options of its ``fit``."""
+    fitted = estimator.fit(sample.X, constraints=sample.pairs, **options)
+    if sample.names is not None:
+        # Not by way of a table, which would be a second copy of the rows.
+        fitted.feature_names_in_ = np.array(sample.names, dtype=object)
+    return fitted
 
 
 def predict_fn(

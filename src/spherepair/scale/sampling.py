@@ -1,0 +1,168 @@
+"""The rows of a data set that a model is trained on: those in pairs, and others drawn at random.
+
+Training needs no more than some hundred thousand different rows. One pass over the data set reads those that
+were drawn, looks up the IDs that the pairs name, and refuses values that are not finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spherepair.constraints import Constraints
+from spherepair.constraints.labels_and_answers import named_rows
+from spherepair.errors import InvalidDataError
+from spherepair.files.arrow_rows import widen
+from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file
+from spherepair.files.data_tables import read_rows
+from spherepair.files.places import find_files
+from spherepair.validation import require_finite
+
+#: Rows drawn at random, by default.
+SAMPLE_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows of a data set in its order.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_sample, n_features)
+    names : list of str or None
+        Names of the features.
+    pairs : Constraints
+        Between rows of the sample.
+    n_rows : int
+        Rows of the whole data set.
+    """
+
+    X: NDArray[Any]
+    names: list[str] | None
+    pairs: Constraints
+    n_rows: int
+
+
+def count_rows(source: Any) -> int:
+    """Rows of a data set; files that do not say how many they have are read."""
+    return sum(_n_rows(open_data_file(file)) for file in find_files(source))
+
+
+def _n_rows(opened: DataFile) -> int:
+    sizes = opened.group_sizes
+    return read_rows(Path(opened.file.path)).n_rows if sizes is None else sum(sizes)
+
+
+def draw_sample(
+    source: Any,
+    constraints: Constraints | str | Path | None,
+    *,
+    needs: Needs,
+    n_sample: int = SAMPLE_ROWS,
+    seed: int = 0,
+) -> Sample:
+    """Read the rows in pairs and ``n_sample`` others, or all where there are no more.
+
+    Parameters
+    ----------
+    source : path, URI, glob, folder, or a sequence of these
+    constraints : Constraints, path or None
+        Pairs of positions in the data set, or a file of pairs; with an ID column it names rows by ID.
+    needs : Needs
+    n_sample : int
+    seed : int
+    """
+    files = [open_data_file(file) for file in find_files(source)]
+    for file in files:
+        file.check(needs)
+    n_rows = sum(map(_n_rows, files))
+    if n_rows < 2:
+        raise InvalidDataError(f"the data set has {n_rows} rows; a fit needs more.")
+    drawn = np.random.default_rng(seed).choice(n_rows, min(n_sample, n_rows), replace=False, shuffle=False)
+    if needs.id_column is not None and isinstance(constraints, str | Path):
+        ids = named_rows(Path(constraints))
+        if ids is not None:
+            found = _gather(files, needs, np.sort(drawn), ids)
+            pairs = Constraints.read(constraints, ids=found.ids, n_rows=len(found.X))
+            return Sample(found.X, found.names, pairs, n_rows)
+    pairs = constraints if isinstance(constraints, Constraints) else _read(constraints, n_rows)
+    pairs.validate(n_rows)
+    positions = np.union1d(drawn, np.concatenate([pairs.left, pairs.right]))
+    found = _gather(files, needs, positions, None)
+    left, right = np.searchsorted(positions, pairs.left), np.searchsorted(positions, pairs.right)
+    return Sample(found.X, found.names, replace(pairs, left=left, right=right), n_rows)
+
+
+def _read(constraints: str | Path | None, n_rows: int) -> Constraints:
+    return Constraints.from_pairs() if constraints is None else Constraints.read(constraints, n_rows=n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Gathered:
+    X: NDArray[Any]
+    names: list[str] | None
+    ids: Any
+
+
+def _gather(files: list[DataFile], needs: Needs, positions: NDArray[np.int64], ids: Any) -> _Gathered:
+    """Rows at these positions, in order, and those with one of these IDs."""
+    import pyarrow as pa
+
+    X, names, n_found, found_ids = np.empty((0, 0)), None, 0, []
+    most = len(positions) + (0 if ids is None else len(ids))
+    for start, path, batch in _batches(files, needs):
+        values, names = _numbers(batch, path)
+        if not X.size:
+            X = np.empty((most, values.shape[1]), values.dtype)
+        first, stop = np.searchsorted(positions, [start, start + len(values)])
+        chosen = positions[first:stop] - start
+        if ids is not None:
+            chosen = np.union1d(chosen, _with_ids(batch.ids, ids))
+            found_ids.append(batch.ids.take(pa.array(chosen)))
+        if values.shape[1] != X.shape[1] or n_found + len(chosen) > most:
+            raise InvalidDataError(_what_changed(path, values.shape[1], X.shape[1]))
+        X = X.astype(np.result_type(X, values), copy=False)
+        X[n_found : n_found + len(chosen)] = values[chosen]
+        n_found += len(chosen)
+    joined = None if ids is None else pa.chunked_array([chunk for part in found_ids for chunk in part.chunks])
+    return _Gathered(X[:n_found], names, joined)
+
+
+def _what_changed(path: str, n_features: int, expected: int) -> str:
+    if n_features != expected:
+        return f"{path} has {n_features} features, but the files before it have {expected}."
+    return f"{path} and the files before it have IDs that the pairs name more than once; IDs must be unique."
+
+
+def _batches(files: list[DataFile], needs: Needs) -> Iterator[tuple[int, str, RowBatch]]:
+    """Batches with the position of their first row in the data set, and the file."""
+    before = 0
+    for file in files:
+        n_read = 0
+        for batch in file.batches(needs):
+            yield before + batch.first, file.file.path, batch
+            n_read = batch.first + len(batch.X)
+        before += n_read
+
+
+def _numbers(batch: RowBatch, path: str) -> tuple[NDArray[Any], list[str] | None]:
+    values, names = (batch.X, None) if isinstance(batch.X, np.ndarray) else widen(batch.X)
+    try:
+        require_finite(values, names)
+    except InvalidDataError as error:
+        raise InvalidDataError(f"{path}, counting from row {batch.first}: {error}") from error
+    return values, names
+
+
+def _with_ids(column: Any, ids: Any) -> NDArray[np.int64]:
+    """Positions in a batch of the rows that have one of these IDs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = column.cast(pa.string())
+    return np.flatnonzero(np.asarray(pc.is_in(text, value_set=ids)))

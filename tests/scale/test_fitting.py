@@ -1,0 +1,116 @@
+"""A fit on a data set of any size: the rows in pairs and a sample are all that is read into memory."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spherepair import Constraints, SpherePair, load, scale
+from spherepair.constraints.labels_and_answers import named_rows
+from spherepair.errors import (
+    InvalidConstraintsError,
+    InvalidDataError,
+    InvalidParameterError,
+    MissingRowsError,
+)
+from spherepair.files.data_sets import Needs
+from spherepair.scale.sampling import count_rows, draw_sample
+
+NEEDS = Needs(id_column="id", drop=("y",))
+
+
+@pytest.fixture
+def pairs(table: Any, tmp_path: Path) -> Path:
+    drawn = Constraints.from_labels(table["y"].to_numpy(), n_pairs=40, random_state=0)
+    drawn.write(tmp_path / "pairs.csv", ids=table["id"])
+    return tmp_path / "pairs.csv"
+
+
+def fresh() -> SpherePair:
+    return SpherePair(3, hidden_dims=(8,), pretraining=None, max_epochs=2, batch_size=16, random_state=0)
+
+
+def test_a_sample_has_the_rows_in_pairs_and_as_many_others(rows: Path, table: Any, pairs: Path) -> None:
+    sample = draw_sample(rows, pairs, needs=NEEDS, n_sample=30, seed=1)
+    ends = {name for line in pairs.read_text().splitlines()[1:] for name in line.split(",")[:2]}
+    assert len(ends) <= len(sample.X) <= len(ends) + 30
+    assert (sample.n_rows, sample.names, len(sample.pairs)) == (240, ["a", "b", "c"], 40)
+    X = table.select(["a", "b", "c"]).to_pandas().to_numpy()
+    place = {row.tobytes(): k for k, row in enumerate(X)}
+    positions = [place[row.tobytes()] for row in sample.X]
+    assert positions == sorted(set(positions))
+    named = Constraints.read(pairs, ids=table["id"])
+    np.testing.assert_array_equal(np.array(positions)[sample.pairs.left], named.left)
+    np.testing.assert_array_equal(np.array(positions)[sample.pairs.right], named.right)
+
+
+def test_positions_count_through_all_files(rows: Path, table: Any) -> None:
+    given = Constraints.from_pairs(must_link=[(0, 239)], cannot_link=[(61, 120)])
+    needs = Needs(drop=("id", "y"))
+    sample = draw_sample(rows, given, needs=needs, n_sample=10, seed=0)
+    X = table.select(["a", "b", "c"]).to_pandas().to_numpy()
+    np.testing.assert_array_equal(sample.X[sample.pairs.left], X[given.left])
+    np.testing.assert_array_equal(sample.X[sample.pairs.right], X[given.right])
+    whole = draw_sample(rows, given, needs=needs, n_sample=1000)
+    np.testing.assert_array_equal(whole.X, X)
+
+
+def test_the_same_rows_as_one_table_give_the_same_model(
+    rows: Path, table: Any, pairs: Path, tmp_path: Path
+) -> None:
+    fitted = scale.fit(
+        rows, pairs, model=tmp_path / "model", estimator=fresh(), id_column="id", drop=["y"],
+        keep="all", out=tmp_path / "out", workers=1,
+    )  # fmt: skip
+    features = table.select(["a", "b", "c"])
+    expected = fresh().fit(features, constraints=Constraints.read(pairs, ids=table["id"]))
+    np.testing.assert_array_equal(fitted.labels_, expected.labels_)
+    found = pa.concat_tables([pq.read_table(file) for file in sorted((tmp_path / "out").glob("*"))])
+    np.testing.assert_array_equal(found["label"], expected.labels_)
+    assert found.column_names == ["id", "label", "confidence", "embedding"]
+    model = load(tmp_path / "model")
+    np.testing.assert_array_equal(model.predict(features), expected.labels_)
+    with pytest.raises(MissingRowsError):
+        _ = model.labels_
+
+
+def test_numbers_as_ids_are_found_however_they_are_written(table: Any, tmp_path: Path) -> None:
+    numbered = table.set_column(0, "id", pa.array(range(100, 340)))
+    pq.write_table(numbered, tmp_path / "rows.parquet")
+    (tmp_path / "pairs.csv").write_text(
+        "left,right,link\n100,339,same\n 101.0,102,different\n+103,104,same\n"
+    )
+    sample = draw_sample(tmp_path / "rows.parquet", tmp_path / "pairs.csv", needs=NEEDS, n_sample=2)
+    assert len(sample.pairs) == 3
+    X = table.select(["a", "b", "c"]).to_pandas().to_numpy()
+    np.testing.assert_array_equal(sample.X[sample.pairs.left], X[[0, 1, 3]])
+
+
+def test_labels_name_rows_too(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("id,label\nann,cat\nbob,dog\n")
+    assert named_rows(tmp_path / "labels.csv").to_pylist() == ["ann", "bob"]
+
+
+def test_rows_are_counted(rows: Path) -> None:
+    assert count_rows(rows) == 240
+
+
+def test_bad_input(rows: Path, table: Any, pairs: Path, tmp_path: Path) -> None:
+    pairs.write_text("left,right,link\nitem-0,nobody,same\n")
+    with pytest.raises(InvalidConstraintsError, match="'nobody', which no row has"):
+        draw_sample(rows, pairs, needs=NEEDS, n_sample=10)
+    pairs.write_text("left,right,link\nitem-0,item-1,same\n")
+    with pytest.raises(InvalidConstraintsError, match="links rows 0 and 240"):
+        draw_sample(rows, Constraints.from_pairs(must_link=[(0, 240)]), needs=NEEDS, n_sample=10)
+    pq.write_table(table.slice(0, 1), rows / "again.parquet")
+    with pytest.raises((InvalidConstraintsError, InvalidDataError), match="unique"):
+        draw_sample(rows, pairs, needs=NEEDS, n_sample=1)
+    bad = table.slice(0, 60).set_column(2, "b", pa.array([1.0] * 59 + [np.inf]))
+    pq.write_table(bad, rows / "part-3.parquet")
+    with pytest.raises(InvalidDataError, match=r"part-3.parquet, counting from row 0: X contains infinity"):
+        draw_sample(rows, None, needs=NEEDS, n_sample=1)
+    with pytest.raises(InvalidParameterError, match="keep must be 'none'"):
+        scale.fit(rows, model=tmp_path / "model", keep="labels")
