@@ -190,9 +190,10 @@ def next_commands(files: DemoFiles, *, seed: int, hidden_dims: str) -> list[str]
     model, labels = files.folder / "my-model", files.folder / "my-predictions.csv"
     page = files.folder / "my-report.html"
     pairs = ["--constraints", files.pairs, "--id", ID_COLUMN]
+    network = [] if hidden_dims == HIDDEN_DIMS else ["--hidden-dims", hidden_dims]
     lines: list[list[Any]] = [
         ["check", files.pairs, "--data", files.rows, "--id", ID_COLUMN],
-        ["fit", files.rows, *pairs, "--hidden-dims", hidden_dims, "--seed", seed, "--out", model],
+        ["fit", files.rows, *pairs, *network, "--seed", seed, "--out", model],
         ["predict", model, files.new_rows, "--id", ID_COLUMN, "--out", labels],
         ["clusters", model],
         ["report", model, "--data", files.rows, *pairs, "--image", IMAGE_SIZE, "--out", page],
