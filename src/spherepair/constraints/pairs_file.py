@@ -283,6 +283,26 @@ class RowIds:
             )
 
 
+def look_up(ids: Any, **named: Any) -> tuple[list[IndexArray], int]:
+    """Row numbers of lists of IDs, each in the shape in which it was given, and the number of rows.
+
+    Examples
+    --------
+    >>> look_up(["ann", "bob", "cem"], must_link=[("cem", "ann")])[0][0].tolist()
+    [[2, 0]]
+    """
+    lookup = RowIds(ids)
+
+    def rows_of(values: Any, name: str) -> IndexArray:
+        given = values if hasattr(values, "__array__") else np.array(list(values), dtype=object)
+        width = max(1, np.asarray(given).shape[-1]) if np.ndim(given) > 1 else 1
+        column = _id_array(np.asarray(given).ravel())
+        found = lookup.find(column, lambda k: f"{name}[{k // width}]")
+        return found.reshape(np.shape(given))
+
+    return [rows_of(values, name) for name, values in named.items()], len(lookup)
+
+
 def find_rows(column: Any, lookup: RowIds | None, locate: Locate) -> IndexArray:
     """Row number of each entry: looked up where rows have IDs, otherwise the number that stands there."""
     if lookup is not None:
@@ -340,7 +360,7 @@ def texts(column: Any) -> TextArray:
     return words[np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)]
 
 
-def _id_array(ids: Sequence[Any]) -> Any:
+def _id_array(ids: Any) -> Any:
     import pyarrow as pa
 
     values = ids if hasattr(ids, "__array__") else np.array(list(ids), dtype=object)

@@ -29,6 +29,8 @@ from spherepair.constraints.pair_arrays import pair_keys
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators.job import FIT, Job, Stage, weigh_pairs
 from spherepair.estimators.method_families import EmbeddingClusterer
+from spherepair.estimators.setting_search import rehearse
+from spherepair.estimators.trust import Rehearsal
 from spherepair.terms import SemiSupervisedObjective
 from spherepair.terms.row_terms import nearest_neighbors, term_rows
 from spherepair.training.batches import PairTensors
@@ -119,11 +121,13 @@ class JudgingClusterer(EmbeddingClusterer):
         chains = _chains(self.constraints_, order[:n_shown])
         return [_suspect(self.constraints_, judgment, int(place), chains) for place in order[:n_shown]]
 
-    def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str = "weigh") -> Self:
-        """Continue with more pairs, see the base class; answers keep what they are worth, new ones count."""
+    def refine(
+        self, constraints: Constraints, X: Any = None, *, X_new: Any = None, on_conflict: str = "weigh"
+    ) -> Self:
+        """Continue with more pairs and rows, see the base class; answers keep what they are worth."""
         check_is_fitted(self)
         known, judgment, weights = self.constraints_, self.judgment_, self.pair_weights_
-        super().refine(constraints, X, on_conflict=on_conflict)
+        super().refine(constraints, X, X_new=X_new, on_conflict=on_conflict)
         pairs = self.constraints_
         if judgment is not None:
             judgment = Judgment(
@@ -171,6 +175,9 @@ class JudgingClusterer(EmbeddingClusterer):
         judgment = judge()
         self._keep(judgment, job.pairs, worth=judgment.worth)
         logger.warning("%s", judgment.wrong)
+
+    def _rehearse(self, job: Job) -> Rehearsal | None:
+        return rehearse(self, job, self._before_pairs(job))
 
     def _can_judge(self, pairs: Constraints) -> bool:
         n_must = int(np.count_nonzero(pairs.is_must_link))

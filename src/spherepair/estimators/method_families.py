@@ -89,10 +89,6 @@ class EmbeddingClusterer(DeepConstrainedClusterer):
         pairs = check_constraints(pairs, len(self.labels_), on_conflict="keep")
         return self._infer_n_clusters(self.embedding_, pairs, method=method, random_state=random_state)
 
-    def _evidence_pairs(self) -> Constraints:
-        """The pairs of the fit as evidence for the number of clusters."""
-        return self.constraints_
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if isinstance(self.clustering, type):
