@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spherepair.validation import first_moved_row
+from spherepair.estimators.job import first_moved_row
 
 ROWS = np.array([[3.0, 4.0], [4.0, 3.0], [0.0, 0.001], [5.0, 0.0]], dtype=np.float32)
 

@@ -176,11 +176,50 @@ def match_labels(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[Any]:
     return _extend(coded.classes, n_new)[partner[coded.pred]]
 
 
+def expected_calibration_error(is_right: ArrayLike, confidence: ArrayLike, *, n_bins: int = 15) -> float:
+    """Expected calibration error (ECE): how far confidence is from the share of rows that are right.
+
+    Rows are divided into bins of equal width by their confidence; the differences between mean confidence
+    and share of right rows are averaged by the number of rows.
+
+    Parameters
+    ----------
+    is_right : boolean array of shape (n_rows,)
+        Such as ``match_labels(y, labels) == y``.
+    confidence : array of shape (n_rows,)
+        Largest probability of each row, from 0 to 1.
+    n_bins : int, default=15
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> round(expected_calibration_error([True, True, False, True], [0.75, 0.75, 0.75, 0.75]), 12)
+    0.0
+    >>> round(expected_calibration_error([True, False], [1.0, 1.0]), 12)
+    0.5
+    """
+    right, sure = _booleans(is_right).astype(np.float64), np.asarray(confidence, dtype=np.float64)
+    if right.shape != sure.shape or right.ndim != 1 or len(right) == 0:
+        raise InvalidDataError(
+            "is_right and confidence must be lists of the same length with at least one row, got shapes "
+            f"{right.shape} and {sure.shape} instead."
+        )
+    if not ((sure >= 0) & (sure <= 1 + 1e-6)).all():
+        raise InvalidDataError("confidence must be between 0 and 1.")
+    bins = np.minimum((sure * n_bins).astype(np.int64), n_bins - 1)
+    gaps = np.bincount(bins, weights=sure - right, minlength=n_bins)
+    return float(np.abs(gaps).sum() / len(right))
+
+
 def pair_satisfaction(
     labels: ArrayLike,
-    left: ArrayLike,
-    right: ArrayLike,
-    is_must_link: ArrayLike,
+    left: Any,
+    right: ArrayLike | None = None,
+    is_must_link: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> PairSatisfaction:
     """Share of constraints that the labels satisfy.
@@ -190,7 +229,8 @@ def pair_satisfaction(
     labels : array of shape (n_rows,)
         Cluster of every row.
     left, right : integer arrays of shape (n_pairs,)
-        Row positions of the two ends of each pair.
+        Row positions of the two ends of each pair. Or ``left`` is a ``Constraints``, and nothing else is
+        given.
     is_must_link : boolean array of shape (n_pairs,)
         True for must-links, False for cannot-links.
     weight : array of shape (n_pairs,), optional
@@ -204,8 +244,17 @@ def pair_satisfaction(
     --------
     >>> pair_satisfaction([0, 0, 1], left=[0, 0], right=[1, 2], is_must_link=[True, True]).total
     0.5
+    >>> from spherepair import Constraints
+    >>> pair_satisfaction([0, 0, 1], Constraints.from_pairs(must_link=[(0, 1), (0, 2)])).total
+    0.5
     """
     rows = np.asarray(labels)
+    if hasattr(left, "is_must_link"):
+        left, right, is_must_link, weight = left.left, left.right, left.is_must_link, left.weight
+    if right is None or is_must_link is None:
+        raise InvalidConstraintsError(
+            "pair_satisfaction needs a Constraints, or left, right and is_must_link of its pairs."
+        )
     first = _row_positions(left, len(rows), name="left")
     second = _row_positions(right, len(rows), name="right")
     must = _booleans(is_must_link)

@@ -16,7 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from spherepair.constraints import Constraints
+from spherepair.constraints import Constraints, RowPairs
 from spherepair.errors import (
     ConstraintWarning,
     InvalidConstraintsError,
@@ -30,9 +30,6 @@ from spherepair.networks import ARCHITECTURES
 CONFLICT_POLICIES = ("weigh", "raise", "drop", "keep")
 #: Fewest dimensions that ``embedding_dim="auto"`` chooses.
 MIN_EMBEDDING_DIM = 10
-#: A row embedded on another device or in another precision moves by less than this share of the typical
-#: length of an embedding.
-SAME_ROW_DISTANCE = 0.14
 #: Most rows that a warning names.
 SHOWN_ROWS = 10
 _BLOCK_ELEMENTS = 2**22
@@ -145,12 +142,20 @@ def check_constraints(constraints: Any, n_rows: int, *, on_conflict: str) -> Con
         )
     if constraints is None:
         constraints = Constraints.from_pairs()
+    if isinstance(constraints, RowPairs):
+        constraints = constraints.constraints
     if not isinstance(constraints, Constraints):
         raise InvalidConstraintsError(
             f"constraints must be a Constraints, got {type(constraints).__name__} instead; make one with "
             "Constraints.from_pairs(must_link=..., cannot_link=...) or Constraints.read(file)."
         )
     constraints.validate(n_rows)
+    if constraints.n_rows is not None and constraints.n_rows > n_rows:
+        raise InvalidConstraintsError(
+            f"constraints: the pairs are about a table of {constraints.n_rows} rows, but X has {n_rows}, so "
+            "their positions mean other rows; in cross-validation give constraints.for_rows(len(X)), whose "
+            "pairs follow their rows."
+        )
     if on_conflict == "raise":
         constraints.require_consistent()
     return constraints.drop_conflicts() if on_conflict == "drop" else constraints
@@ -215,20 +220,6 @@ def warn_about_few_clusters(constraints: Constraints, n_clusters: Any) -> None:
             ConstraintWarning,
             stacklevel=3,
         )
-
-
-def first_moved_row(found: Any, expected: Any) -> int | None:
-    """Position of the first row whose embedding is not the expected one, both (n, D); ``None`` if all are.
-
-    Examples
-    --------
-    >>> first_moved_row(np.eye(3), np.eye(3)[[0, 2, 1]])
-    1
-    """
-    # Relative to a typical row, not to each: rows close to the origin move as far as the others.
-    typical = np.sqrt(np.square(expected).sum(axis=1).mean())
-    is_close = np.linalg.norm(found - expected, axis=1) <= SAME_ROW_DISTANCE * typical  # False for NaN
-    return None if is_close.all() else int(np.argmin(is_close))
 
 
 def embedding_size(embedding_dim: int | str, n_clusters: int) -> int:

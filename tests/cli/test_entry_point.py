@@ -58,7 +58,7 @@ def test_fit_and_predict_from_files_to_files(shell, example, tiny, tmp_path):
     predicted = shell("predict", model, example.rows, "--id", "name", "--out", labels)
     assert predicted.code == 0, predicted.err
     table = pa_csv.read_csv(labels)
-    assert table.column_names == ["name", "label"]
+    assert table.column_names == ["name", "label", "confidence"]
     assert table["name"].to_pylist() == example.ids
     assert clustering_accuracy(example.y, table["label"].to_numpy()) == 1.0
     # What another process loads is what this one predicts with.

@@ -304,7 +304,7 @@ def test_labels_do_not_depend_on_the_kind_of_output(call, example, tmp_path):
 
 def test_rows_without_ids_are_numbered(call, example, tmp_path):
     assert call("predict", example.model, example.rows, "--out", tmp_path / "l.csv").code == 0
-    assert (tmp_path / "l.csv").read_text().splitlines()[0] == "row,label"
+    assert (tmp_path / "l.csv").read_text().splitlines()[0] == "row,label,confidence"
     assert pa_csv.read_csv(tmp_path / "l.csv")["row"].to_pylist() == list(range(120))
 
 

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from spherepair import Constraints
 from spherepair.clustering.answer_errors import Judgment, WrongAnswers
+from spherepair.errors import InvalidDataError
 from spherepair.report import ReportOptions, build_report, render_report, write_report
 
 ALL = ReportOptions(n_violated=10_000)
@@ -37,7 +38,15 @@ def report(digits):
 
 def test_building_and_writing_take_the_same_arguments_in_the_same_order():
     built, written = (list(inspect.signature(f).parameters.values()) for f in (build_report, write_report))
-    assert [p.name for p in built] == ["model", "X", "constraints", "ids", "texts", "options"]
+    assert [p.name for p in built] == [
+        "model",
+        "X",
+        "constraints",
+        "ids",
+        "texts",
+        "feature_names",
+        "options",
+    ]
     assert [p for p in written if p.name != "path"] == built
     assert [p.name for p in written][:4] == ["model", "X", "constraints", "path"]
 
@@ -154,3 +163,22 @@ def test_answers_to_look_at_again_are_shown_with_both_rows_and_then_the_violated
         ("row 2", "row 5", "cannot-link"),
     ]
     assert "Answers to look at again" in render_report(report)
+
+
+def test_columns_of_a_nameless_table_get_names(digits):
+    words = [f"word{place}" for place in range(64)]
+    options = ReportOptions(image="none", n_points=50)
+    report = build_report(digits.model, digits.X, feature_names=words, options=options)
+    shown = {note.name for card in report.clusters for note in card.columns}
+    assert shown
+    assert shown <= set(words)
+    with pytest.raises(InvalidDataError, match="feature_names has 2 names"):
+        build_report(digits.model, digits.X, feature_names=words[:2])
+
+
+def test_groups_have_their_names(digits):
+    model = copy.copy(digits.model).name_groups({0: "<first>"})
+    report = build_report(model, digits.X, options=ReportOptions(n_points=50))
+    assert report.clusters[0].name == "<first>"
+    assert report.clusters[1].name == ""
+    assert "&lt;first&gt;" in render_report(report)

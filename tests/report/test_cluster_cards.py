@@ -7,8 +7,9 @@ import pytest
 from scipy import sparse
 
 from spherepair import Constraints
+from spherepair.clustering.profiles import profile_columns
 from spherepair.report import build_report
-from spherepair.report.cluster_cards import measure_membership, profile_columns
+from spherepair.report.cluster_cards import measure_membership
 
 
 def test_silhouette_is_one_on_the_center_zero_between_and_negative_beyond():

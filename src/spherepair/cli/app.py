@@ -80,6 +80,11 @@ COMMANDS = {
         "Label rows with a saved model: one file, or a data set of any size.",
         "spherepair predict model/ new_rows.csv --id id --out labels.csv",
     ),
+    "explain": Command(
+        "inspect_commands",
+        "Say why a row is in its cluster: typical rows, answers, values or words that mattered.",
+        "spherepair explain model/ rows.csv --id id --row m-17",
+    ),
     "check": Command(
         "data_commands",
         "Summarize pairs: counts, coverage, implied pairs, contradictions, and with --model wrong answers.",
@@ -101,7 +106,7 @@ COMMANDS = {
         "spherepair datasets --json",
     ),
     "bench": Command(
-        "bench_commands",
+        "data_commands",
         "Run the paper's experiments and report the results.",
         "spherepair bench run toy --out results, then spherepair bench report results",
     ),

@@ -1,9 +1,10 @@
-"""``spherepair clusters`` and ``report``: what a saved model has found."""
+"""``spherepair clusters``, ``report`` and ``explain``: what a saved model has found, and why."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from spherepair.cli.options import (
     DATA_KINDS,
     PAIR_KINDS,
+    DataArgument,
     DataOption,
     DeviceOption,
     DropOption,
@@ -21,18 +23,20 @@ from spherepair.cli.options import (
     Method,
     ModelArgument,
     QuietOption,
+    RowOption,
     check_output,
 )
 from spherepair.cli.raw_rows import read_rows_for
 from spherepair.cli.terminal import command_terminal
 from spherepair.clustering import ClusterNumber
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.spherepair import SpherePair
+from spherepair.estimators.trust.explaining import Explanation
 from spherepair.files.array_files import ARRAY_SUFFIXES
-from spherepair.files.data_tables import read_rows
+from spherepair.files.data_tables import Table, read_rows
 from spherepair.plots import plot_cluster_number, save_figure
 from spherepair.plots.model_curves import ANGLE_METHODS
 from spherepair.plots.style import check_picture_name
@@ -40,6 +44,8 @@ from spherepair.report import Report, ReportOptions, write_report
 
 PAGE_SUFFIXES = (".html", ".htm")
 _DEFAULTS = ReportOptions()
+#: A row farther out than all but this share of the fit is said to be new.
+NEW_SHARE = 0.01
 _SHOWN_CANDIDATES = 5
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -198,6 +204,14 @@ def report(
         ),
     ] = None,
     drop: DropOption = None,
+    feature_names: Annotated[
+        Path | None,
+        typer.Option(
+            "--feature-names",
+            metavar="FILE",
+            help="Names of nameless columns, one a line.",
+        ),
+    ] = None,
     image: Annotated[
         str, typer.Option("--image", metavar="HxW", help="Image size such as 28x28, or auto or none.")
     ] = _DEFAULTS.image,
@@ -228,9 +242,22 @@ def report(
             )
             texts = None if text is None else read_rows(data, id_column=text).ids
         with terminal.spinner("writing the report"):
-            found = write_report(fitted, table.X, pairs, out, ids=table.ids, texts=texts, options=settings)
+            found = write_report(
+                fitted,
+                table.X,
+                pairs,
+                out,
+                ids=table.ids,
+                texts=texts,
+                feature_names=None if feature_names is None else _read_names(feature_names),
+                options=settings,
+            )
         fields = {"report": str(out), "model": str(model), **_report_fields(found)}
         terminal.print_result(fields, _report_lines(found, out))
+
+
+def _read_names(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8-sig").splitlines()
 
 
 def _check_report_paths(out: Path, text: str | None, *, data: Path, constraints: Path | None) -> None:
@@ -272,3 +299,73 @@ def _report_lines(found: Report, out: Path) -> list[str]:
         f"label next  pairs suggested: {len(found.questions)}",
         f"report      {out}",
     ]
+
+
+def explain(
+    model: ModelArgument,
+    data: DataArgument,
+    *,
+    row: RowOption,
+    id_column: IdOption = None,
+    drop: DropOption = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a row is in its cluster: typical rows, answers, values or words that mattered.
+
+    DATA holds the row. Where it holds the rows of the fit, typical rows and answers are named by their IDs.
+    """
+    with command_terminal("explain", as_json=as_json) as terminal:
+        with terminal.spinner(f"reading {data}"):
+            fitted = load(model, device=device)
+            table = read_rows_for(fitted, data, id_column=id_column, drop=drop or ())
+            place = _find_row(table, row, data)
+        X = table.X.slice(place, 1) if hasattr(table.X, "slice") else table.X[place : place + 1]
+        why = fitted.explain(X)
+        is_fit = table.n_rows == len(fitted.labels_) and table.ids is not None
+        ids = table.ids.to_pylist() if is_fit else None
+        fields = {"row": row, **asdict(why), "runner_up_name": _group_name(fitted, why.runner_up)}
+        if ids is not None:
+            fields["typical_ids"] = [ids[typical] for typical in why.typical_rows]
+        terminal.print_result(fields, _reasons(fitted, why, row, ids))
+
+
+def _reasons(model: SpherePair, why: Explanation, row: str, ids: list[Any] | None) -> list[str]:
+    """An explanation for people."""
+
+    def name(place: int) -> str:
+        return str(place) if ids is None else str(ids[place])
+
+    lines = [
+        f"row {row}: cluster {why.label} ({why.name}), {100 * why.confidence:.0f} % sure",
+        f"next        {_group_name(model, why.runner_up)}" if why.runner_up >= 0 else "",
+        f"like        rows {', '.join(map(name, why.typical_rows))} of the fit" if why.typical_rows else "",
+        *(f"answer      {one.link} ({name(one.left)}, {name(one.right)})" for one in why.answers),
+        *(
+            f"{'for' if one.effect > 0 else 'against':<11} {one.name} ({one.effect:+.2f})"
+            for one in why.influences
+        ),
+    ]
+    if why.novelty > 1.0 - NEW_SHARE:
+        lines.append(f"new         farther out than {100 * why.novelty:.1f} % of the rows of the fit")
+    return [line for line in lines if line]
+
+
+def _group_name(model: SpherePair, cluster: int) -> str | None:
+    return f"cluster {cluster} ({model.group_names_[cluster]})" if cluster >= 0 else None
+
+
+def _find_row(table: Table, row: str, data: Path) -> int:
+    if table.ids is not None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        place = pc.index(table.ids.cast(pa.string()), row).as_py()
+        if place < 0:
+            raise InvalidDataError(f"{data} has no row with the ID {row!r}.")
+        return int(place)
+    if not row.isdecimal() or int(row) >= table.n_rows:
+        raise InvalidDataError(
+            f"--row {row}: {data} has rows 0 to {table.n_rows - 1}; to name a row by ID, give --id COLUMN."
+        )
+    return int(row)

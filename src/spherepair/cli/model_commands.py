@@ -6,10 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from spherepair.cli import options
 from spherepair.cli.options import (
@@ -35,13 +37,14 @@ from spherepair.errors import (
     quoted,
 )
 from spherepair.estimators import load
-from spherepair.estimators.job import attach_encoder, detach_encoder, training_table
+from spherepair.estimators.job import attach_encoder, detach_encoder, joined_labels, training_table
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.files.columns import PARQUET_SUFFIXES
+from spherepair.files.columns import PARQUET_SUFFIXES, text_array
 from spherepair.files.data_sets import Needs
 from spherepair.files.data_tables import Table, column_names, split_names
 from spherepair.files.label_files import write_labels
 from spherepair.files.places import is_many
+from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import MODEL_FILE
 from spherepair.scale import fit_sample
 from spherepair.scale.sampling import SAMPLE_ROWS, Sample, count_rows, draw_sample
@@ -121,6 +124,8 @@ def fit(
             model.fit(table.X, constraints=pairs, on_conflict=on_conflict.value, checkpoint=checkpoint)
         took = seconds()
         attach_encoder(model, encoder)
+        if encoder is not None:
+            model.name_groups(X=table.raw)
         save_outputs(model, out, labels_out, table=table, terminal=terminal)
         written = {"model": str(out), "labels": None if labels_out is None else str(labels_out)}
         fields = {**written, **result_fields(model, pairs), "seed": seed, "seconds": round(took, 3)}
@@ -175,6 +180,7 @@ def refine(
     *,
     constraints: options.ConstraintsOption,
     out: options.RefinedOption,
+    new_rows: options.NewRowsOption = None,
     id_column: options.IdOption = None,
     drop: options.DropOption = None,
     labels_out: options.LabelsOption = None,
@@ -185,8 +191,8 @@ def refine(
 ) -> None:
     """Continue training a saved model with more pairs; much faster than a new fit.
 
-    DATA must hold the rows of the fit in the same order. The model remembers its earlier pairs, so PAIRS
-    needs only the new ones.
+    DATA must hold the rows of the fit in the same order; new ones may follow, or come from a file of their
+    own (--new). The model remembers its earlier pairs, so PAIRS needs only the new ones.
     """
     with command_terminal("refine", as_json=as_json, quiet=quiet) as terminal:
         check_model_folder(out)
@@ -197,17 +203,20 @@ def refine(
         with terminal.spinner(f"reading {data} and {constraints}"):
             fitted = load(model, device=device)
             table = read_rows_for(fitted, data, id_column=id_column, drop=drop or ())
-            rows = training_table(fitted, table.X)  # refuses other rows before pairs are looked up in them
-            encoder = detach_encoder(fitted)
             if id_column is None:
                 _warn_about_unused_columns(data, table, terminal)
+            if new_rows is not None:
+                further = read_rows_for(fitted, new_rows, id_column=id_column, drop=drop or ())
+                table = _joined(table, further, n_known=len(fitted.labels_), path=data)
+            rows = training_table(fitted, table.X)  # refuses other rows before pairs are looked up in them
+            encoder = detach_encoder(fitted)
             given = Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
         known = fitted.constraints_
         new, all_pairs = _new_pairs(known, given, path=constraints), known | given
         terminal.note(f"{table.n_rows:,} rows, {len(known):,} known pairs, {len(new):,} new pairs")
         if on_conflict is OnConflict.RAISE:
             _refuse_conflicts(known, given, path=constraints, ids=table.ids)
-        before = fitted.score_pairs(new)
+        before = pair_satisfaction(joined_labels(fitted, rows), new).total
         with training_progress(fitted, terminal) as seconds:
             fitted.refine(given, table.X if encoder is None else rows, on_conflict=on_conflict.value)
         took = seconds()
@@ -337,6 +346,25 @@ def _warn_about_unused_columns(data: Path, table: Table, terminal: Terminal) -> 
             f"pairs are read as row positions; if they refer to the column {quoted(unused[0])}, give "
             f"--id {unused[0]}."
         )
+
+
+def _joined(table: Table, further: Table, *, n_known: int, path: Path) -> Table:
+    """The rows of the fit, followed by those of another file."""
+    if table.n_rows != n_known:
+        raise InvalidDataError(
+            f"{path} has {table.n_rows} rows, but the model was fitted on {n_known}; with --new it must hold "
+            "exactly these."
+        )
+    X: Any
+    if hasattr(table.X, "schema"):
+        import pyarrow as pa
+
+        X = pa.concat_tables([table.X, further.X], promote_options="permissive")
+    else:
+        parts = (table.X, further.X)
+        X = sparse.vstack(parts, format="csr") if sparse.issparse(table.X) else np.concatenate(parts)
+    ids = None if table.ids is None else [*table.ids.to_pylist(), *further.ids.to_pylist()]
+    return replace(table, X=X, ids=None if ids is None else text_array(ids), file=None)
 
 
 def _new_pairs(known: Constraints, given: Constraints, *, path: Path) -> Constraints:

@@ -118,6 +118,20 @@ SampleOption = Annotated[
         show_default="1,000,000 of a data set with more rows",
     ),
 ]
+UnknownOption = Annotated[
+    bool,
+    typer.Option("--unknown", help="Label rows that belong to no cluster -1, and write how new each row is."),
+]
+FalseAlarmsOption = Annotated[
+    float,
+    typer.Option(
+        "--false-alarms",
+        metavar="SHARE",
+        min=0.0001,
+        max=0.5,
+        help="With --unknown: share of ordinary rows that may be taken for unknown.",
+    ),
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
@@ -140,6 +154,13 @@ ModelOption = Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help=
 RefinedOption = Annotated[
     Path,
     typer.Option("--out", "-o", metavar="MODEL", help="Folder for the new model; may be the old one's."),
+]
+NewRowsOption = Annotated[
+    Path | None,
+    typer.Option("--new", metavar="DATA", help="File of new rows, which join the model after those of DATA."),
+]
+RowOption = Annotated[
+    str, typer.Option("--row", metavar="ID", help="The row: its ID with --id, else its position from 0.")
 ]
 ClustersOption = Annotated[
     str, typer.Option("--clusters", "-k", metavar="K|auto", help="Number of clusters.")

@@ -20,6 +20,8 @@ from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
+from spherepair.estimators.trust import RowAssessment
+from spherepair.estimators.trust.explaining import default_names
 from spherepair.files.columns import PARQUET_SUFFIXES
 from spherepair.files.data_sets import RowBatch, open_data_file
 from spherepair.files.data_tables import Table
@@ -29,6 +31,8 @@ from spherepair.scale.labeling import model_needs
 
 #: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
 BLOCK_ROWS = 65_536
+#: Label of rows that belong to no cluster.
+UNKNOWN = -1
 
 
 class Engine(StrEnum):
@@ -83,14 +87,16 @@ def predict(
     workers: WorkersOption = None,
     embedding: EmbeddingOption = False,
     dry_run: DryRunOption = False,
+    unknown: options.UnknownOption = False,
+    false_alarms: options.FalseAlarmsOption = 0.01,
     device: options.DeviceOption = "auto",
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Label rows with a saved model: one file, or a data set of any size.
 
-    A data set becomes a folder with a file of labels for each of its files, or parts of large ones. Run the
-    same command again to go on after an interruption.
+    A file of labels says how sure each one is. A data set becomes a folder with a file of labels for each of
+    its files, or parts of large ones; run the same command again to go on after an interruption.
     """
     given = {"--engine": engine, "--address": address, "--workers": workers, "--embedding": embedding or None}
     used = [option for option, value in {**given, "--dry-run": dry_run or None}.items() if value is not None]
@@ -100,10 +106,13 @@ def predict(
         if not is_set:
             options.check_label_file(Path(out), [Path(data[0])])
             fitted = load(model, device=device)
-            _predict_file(
-                fitted, Path(data[0]), Path(out), id_column=id_column, drop=drop or (), terminal=terminal
-            )
+            alarms = false_alarms if unknown else None
+            with terminal.spinner(f"reading {data[0]}"):
+                opened = _open_rows(fitted, Path(data[0]), id_column, drop or ())
+            _predict_file(fitted, opened, Path(out), false_alarms=alarms, terminal=terminal)
             return
+        if unknown:
+            raise InvalidParameterError("--unknown is for single files; predict the files one by one.")
         if drop:
             raise InvalidParameterError(
                 "--drop is for single files; of a data set only what is needed is read."
@@ -163,31 +172,55 @@ def _print_summary(done: scale.Summary, terminal: Terminal) -> None:
 
 def _predict_file(
     fitted: Any,
-    data: Path,
+    opened: tuple[Iterator[RowBatch], int, str | None],
     out: Path,
     *,
-    id_column: str | None,
-    drop: Sequence[str],
+    false_alarms: float | None,
     terminal: Terminal,
 ) -> None:
-    started = time.monotonic()
-    with terminal.spinner(f"reading {data}"):
-        batches, total, id_name = _open_rows(fitted, data, id_column, drop)
-    sizes, n_rows = np.zeros(fitted.n_clusters_, np.int64), 0
-    with open_labels(out, id_name=id_name) as write:
-        for batch, labels in label_batches(fitted, batches, total, terminal):
-            write(labels, batch.first + np.arange(len(labels)) if batch.ids is None else batch.ids)
-            sizes += np.bincount(labels, minlength=len(sizes))
-            n_rows += len(labels)
+    """Write labels, how sure they are, and with a rate of false alarms which rows are in no cluster."""
+    started, (batches, total, id_name) = time.monotonic(), opened
+    sizes, n_rows, sure = np.zeros(fitted.n_clusters_, np.int64), 0, 0.0
+    names = _names(fitted)
+    columns = ("name",) * (names is not None) + ("confidence",) + ("novelty",) * (false_alarms is not None)
+    with open_labels(out, id_name=id_name, further=columns) as write:
+        for batch, found in label_batches(fitted, batches, total, terminal):
+            labels = found.labels
+            if false_alarms is not None:
+                labels = np.where(found.novelty > 1.0 - false_alarms, UNKNOWN, labels)
+            said = {"name": None if names is None else names[labels]}
+            said |= {"confidence": found.confidence.round(4), "novelty": found.novelty.round(4)}
+            ids = batch.first + np.arange(len(labels)) if batch.ids is None else batch.ids
+            write(labels, ids, *(said[column] for column in columns))
+            sizes += np.bincount(labels[labels >= 0], minlength=len(sizes))
+            n_rows, sure = n_rows + len(labels), sure + float(found.confidence.sum())
     fields = {
         "labels": str(out),
         "n_rows": n_rows,
         "n_clusters": fitted.n_clusters_,
         "cluster_sizes": sizes.tolist(),
+        "confidence": sure / n_rows,
+        "n_unknown": None if false_alarms is None else n_rows - int(sizes.sum()),
+        "false_alarms": false_alarms,
         "seconds": round(time.monotonic() - started, 3),
     }
-    found = f"{n_rows:,} rows labeled, {np.count_nonzero(sizes)} of {len(sizes)} clusters used"
-    terminal.print_result(fields, [found, f"labels      {out}"])
+    lines = [
+        f"{n_rows:,} rows labeled, {np.count_nonzero(sizes)} of {len(sizes)} clusters used",
+        f"confidence  {100 * sure / n_rows:.1f} % on average",
+    ]
+    if false_alarms is not None:
+        lines.append(
+            f"unknown     {n_rows - sizes.sum():,} rows in no cluster (label {UNKNOWN}); of rows like those "
+            f"of the fit, {100 * false_alarms:g} % would be"
+        )
+    terminal.print_result(fields, [*lines, f"labels      {out}"])
+
+
+def _names(model: Any) -> NDArray[Any] | None:
+    """Names of groups of texts and mixed tables; those of plain numbers say little."""
+    if not takes_raw_rows(model) or model.group_names_ == default_names(model.n_clusters_):
+        return None
+    return np.array([*model.group_names_, "unknown"], dtype=object)  # the last is that of UNKNOWN
 
 
 def _open_rows(
@@ -217,28 +250,29 @@ def table_batches(table: Table) -> Iterator[RowBatch]:
 
 def label_batches(
     model: Any, batches: Iterator[RowBatch], total: int, terminal: Terminal
-) -> Iterator[tuple[RowBatch, NDArray[np.int64]]]:
-    """Labels of batch after batch; ``total`` is the number of all rows."""
+) -> Iterator[tuple[RowBatch, RowAssessment]]:
+    """Labels of batch after batch, and how sure they are; ``total`` is the number of all rows."""
     if total == 0:
         raise InvalidDataError("the file has no rows; there is nothing to label.")
     with terminal.progress_bar("labeling") as bar:
         for batch in batches:
-            labels = _predict_batch(model, batch)
-            bar.show("labeling", batch.first + len(labels), total=total)
-            yield batch, labels
+            found = _assess_batch(model, batch)
+            bar.show("labeling", batch.first + len(found.labels), total=total)
+            yield batch, found
 
 
-def predict_blocks(model: Any, table: Table, terminal: Terminal) -> NDArray[np.int64]:
-    """Labels of all rows of a table, predicted in blocks."""
-    found = label_batches(model, table_batches(table), table.n_rows, terminal)
-    return np.concatenate([labels for _, labels in found])
+def assess_blocks(model: Any, table: Table, terminal: Terminal) -> RowAssessment:
+    """Labels of all rows of a table and how sure they are, predicted in blocks."""
+    found = [one for _, one in label_batches(model, table_batches(table), table.n_rows, terminal)]
+    parts = ("labels", "confidence", "novelty")
+    return RowAssessment(*(np.concatenate([getattr(one, part) for one in found]) for part in parts))
 
 
-def _predict_batch(model: Any, batch: RowBatch) -> NDArray[np.int64]:
+def _assess_batch(model: Any, batch: RowBatch) -> RowAssessment:
     try:
-        labels: NDArray[np.int64] = model.predict(batch.X)
+        found: RowAssessment = model.assess(batch.X)
     except InvalidDataError as error:
         if batch.first == 0:
             raise
         raise InvalidDataError(f"counting from row {batch.first} of the file: {error}") from error
-    return labels
+    return found

@@ -164,7 +164,7 @@ def encode(table: Table, encoder: TableEncoder, terminal: Terminal) -> Table:
         terminal.note(column_options(line))
     if len(lines) > SHOWN_COLUMNS:
         terminal.note(f"and {len(lines) - SHOWN_COLUMNS} more columns")
-    return replace(table, X=rows, names=tuple(encoder.get_feature_names_out()))
+    return replace(table, X=rows, names=tuple(encoder.get_feature_names_out()), raw=table.X)
 
 
 def located(table: Table, work: Callable[[], _T]) -> _T:

@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spherepair.constraints import array_inputs, sampling
-from spherepair.constraints.closure import ConstraintSummary, entailed_pairs, summarize
-from spherepair.constraints.conflicts import Conflict, ConflictReport
-from spherepair.constraints.graph import (
-    Components,
-    PairGraph,
-    ProvedGroups,
-    build_graph,
-    count_informative,
-    find_proved_groups,
-    is_contradictory,
+from spherepair.constraints import sampling
+from spherepair.constraints.array_inputs import (
+    as_details,
+    as_ends,
+    as_links,
+    as_pairs,
+    as_source_row,
+    as_weight,
+    locate_position,
 )
+from spherepair.constraints.closure import ConstraintSummary, LinkedPairs
+from spherepair.constraints.conflicts import Conflict, ConflictReport
+from spherepair.constraints.graph import Components
 from spherepair.constraints.labels_and_answers import is_record, read_labels, read_record
 from spherepair.constraints.pair_arrays import (
     Pair,
-    PairArrays,
     check_pairs,
     check_range,
-    concatenate,
     locate_in,
     without_duplicates,
 )
-from spherepair.constraints.pairs_file import holds_labels, open_annotations, read_pairs, write_pairs
+from spherepair.constraints.pairs_file import (
+    holds_labels,
+    open_annotations,
+    read_pairs,
+    write_pairs,
+)
+from spherepair.constraints.row_ids import look_up
 from spherepair.constraints.sampling import RandomState
+from spherepair.constraints.splitting import PairFold, RowPairs
 from spherepair.files.columns import JSON_LINES_SUFFIXES
 
-__all__ = ["Components", "Conflict", "ConflictReport", "ConstraintSummary", "Constraints", "Pair"]
+__all__ = [
+    "Components",
+    "Conflict",
+    "ConflictReport",
+    "ConstraintSummary",
+    "Constraints",
+    "Pair",
+    "PairFold",
+    "RowPairs",
+]
 
 
-class Constraints(PairArrays):
+class Constraints(LinkedPairs):
     """Pairs of rows that belong together (must-link) or do not (cannot-link).
 
     Use :meth:`from_pairs`, :meth:`from_arrays`, :meth:`from_labels`, :meth:`from_groups` or
@@ -71,6 +87,8 @@ class Constraints(PairArrays):
         must-links and 0 for cannot-links.
     n_duplicates : int
         How many repeated pairs were left out.
+    n_rows : int or None
+        Number of rows of the table that the pairs are about, where it is known.
 
     Examples
     --------
@@ -94,6 +112,7 @@ class Constraints(PairArrays):
         by: Any = None,
         time: Any = None,
         value: npt.ArrayLike | None = None,
+        ids: Any = None,
         n_rows: int | None = None,
     ) -> Constraints:
         """Pairs from lists of tuples or arrays of shape (n_pairs, 2).
@@ -108,13 +127,14 @@ class Constraints(PairArrays):
             Who gave the pairs, and when (ISO 8601); the must-links first, then the cannot-links.
         value : array of shape (n_pairs,), optional
             How sure the answers are, in the same order: 0.5 to 1 for must-links, 0 to 0.5 for cannot-links.
+        ids : sequence of shape (n_rows,), optional
+            ID of each row, such as the index of a frame, if the pairs name rows by ID.
         n_rows : int, optional
             Number of rows there are; row numbers beyond it are refused.
         """
-        must, cannot = (
-            array_inputs.as_pairs(must_link, "must_link"),
-            array_inputs.as_pairs(cannot_link, "cannot_link"),
-        )
+        if ids is not None:
+            (must_link, cannot_link), n_rows = look_up(ids, must_link=must_link, cannot_link=cannot_link)
+        must, cannot = as_pairs(must_link, "must_link"), as_pairs(cannot_link, "cannot_link")
 
         def locate(index: int) -> str:
             place = index - len(must)
@@ -125,15 +145,15 @@ class Constraints(PairArrays):
 
         left, right = np.concatenate([must, cannot]).T
         check_pairs(left, right, locate=locate, n_rows=n_rows)
-        as_weight = array_inputs.as_weight
         weights = (
             as_weight(must_link_weight, len(must), name="must_link_weight", locate=locate),
             as_weight(cannot_link_weight, len(cannot), name="cannot_link_weight", locate=locate_cannot),
         )
         order = np.arange(len(left))
         links = order < len(must)
-        details = array_inputs.as_details(by, time, value, links, locate=locate)
-        return without_duplicates(cls(left, right, links, np.concatenate(weights), order, details=details))
+        details = as_details(by, time, value, links, locate=locate)
+        weight = np.concatenate(weights)
+        return without_duplicates(cls(left, right, links, weight, order, details=details, n_rows=n_rows))
 
     @classmethod
     def from_arrays(
@@ -147,11 +167,13 @@ class Constraints(PairArrays):
         by: Any = None,
         time: Any = None,
         value: npt.ArrayLike | None = None,
+        ids: Any = None,
         n_rows: int | None = None,
     ) -> Constraints:
         """Pairs from arrays of shape (n_pairs,), as the attributes of the same names.
 
-        One text for `by` or `time` stands for all pairs. Row numbers from `n_rows` on are refused.
+        One text for `by` or `time` stands for all pairs. Row numbers from `n_rows` on are refused; with
+        `ids`, one for each row, `left` and `right` hold IDs.
 
         Examples
         --------
@@ -160,14 +182,16 @@ class Constraints(PairArrays):
         >>> Constraints.from_arrays([0, 1], [2, 3], [True, False], value=[0.8, 0]).value
         array([0.8, 0. ])
         """
-        ends = array_inputs.as_ends(left, right)
+        if ids is not None:
+            (left, right), n_rows = look_up(ids, left=left, right=right)
+        ends = as_ends(left, right)
         n_pairs = len(ends[0])
-        check_pairs(*ends, locate=array_inputs.locate_position, n_rows=n_rows)
-        links = array_inputs.as_links(is_must_link, n_pairs)
-        weights = array_inputs.as_weight(weight, n_pairs, name="weight", locate=array_inputs.locate_position)
-        details = array_inputs.as_details(by, time, value, links, locate=array_inputs.locate_position)
-        source = array_inputs.as_source_row(source_row, n_pairs)
-        return without_duplicates(cls(*ends, links, weights, source, details=details))
+        check_pairs(*ends, locate=locate_position, n_rows=n_rows)
+        links = as_links(is_must_link, n_pairs)
+        weights = as_weight(weight, n_pairs, name="weight", locate=locate_position)
+        details = as_details(by, time, value, links, locate=locate_position)
+        origin = as_source_row(source_row, n_pairs)
+        return without_duplicates(cls(*ends, links, weights, origin, details=details, n_rows=n_rows))
 
     @classmethod
     def from_labels(cls, y: Any, n_pairs: int, *, random_state: RandomState = None) -> Constraints:
@@ -287,12 +311,13 @@ class Constraints(PairArrays):
         ...     Constraints.read(path, ids=["ann", "bob", "cem"])
         Constraints(1 pairs: 1 must-link, 0 cannot-link)
         """
-        path = Path(path)
+        path, n_known = Path(path), n_rows if ids is None else len(ids)
         if path.name.lower().endswith(JSON_LINES_SUFFIXES) and is_record(path):
-            return without_duplicates(read_record(cls, path, n_rows=n_rows if ids is None else len(ids)))
-        file = open_annotations(path)
-        read = read_labels if holds_labels(file) else read_pairs
-        return without_duplicates(read(cls, file, ids=ids, n_rows=n_rows))
+            found = read_record(cls, path, n_rows=n_known)
+        else:
+            file = open_annotations(path)
+            found = (read_labels if holds_labels(file) else read_pairs)(cls, file, ids=ids, n_rows=n_rows)
+        return without_duplicates(replace(found, n_rows=n_known))
 
     def write(self, path: str | os.PathLike[str], *, ids: Any = None) -> None:
         """Write the pairs to a file that :meth:`read` reads back exactly.
@@ -341,60 +366,6 @@ class Constraints(PairArrays):
         """Raise ``InvalidConstraintsError`` if a pair names a row beyond the first `n_rows`."""
         check_range(self.left, self.right, locate=locate_in(self), n_rows=n_rows)
 
-    def components(self) -> Components:
-        """Rows in some pair, and the components that must-links make of them."""
-        return build_graph(self).components
-
-    def conflicts(self) -> ConflictReport:
-        """Cannot-links that contradict must-links, each with the chain of must-links that proves it."""
-        return ConflictReport(self, build_graph(self))
-
-    def require_consistent(self) -> None:
-        """Raise ``ConflictError`` if some pairs contradict each other."""
-        self._consistent_graph()
-
-    def drop_conflicts(self) -> Constraints:
-        """The pairs without the cannot-links that contradict must-links.
-
-        Must-links always stay, also where the same pair is given with both links.
-        """
-        wrong = is_contradictory(self, build_graph(self))
-        return self[~wrong] if wrong.any() else self
-
-    def closure(self, *, max_pairs: int = 10_000_000) -> Constraints:
-        """These pairs, followed by all pairs that they entail.
-
-        An entailed pair has ``source_row`` -1, nobody who gave it, and the smallest weight of the given pairs
-        that it may follow from: the must-links of its components and the cannot-links between them.
-        Its value is as unsure as the least sure of these.
-
-        Parameters
-        ----------
-        max_pairs : int
-            Largest closure that is built; its size can be quadratic in the number of rows.
-
-        Examples
-        --------
-        >>> pairs = Constraints.from_pairs(must_link=[(0, 1), (1, 2)], cannot_link=[(2, 3)])
-        >>> [(pair.left, pair.right, pair.is_must_link) for pair in pairs.closure()[3:]]
-        [(0, 2, True), (0, 3, False), (1, 3, False)]
-        """
-        return concatenate(self, entailed_pairs(self, self._consistent_graph(), max_pairs=max_pairs))
-
-    def proved_groups(self) -> ProvedGroups:
-        """Groups of rows of which every two are known to differ: there are at least as many clusters."""
-        return find_proved_groups(self)
-
-    def informative_pairs(self, n_clusters: int) -> int:
-        """Number of random pairs that would tell about as much: all pairs of a few rows tell little."""
-        return count_informative(self, n_clusters)
-
-    def summary(self) -> ConstraintSummary:
-        """Numbers of pairs, of rows in them, of entailed pairs and of conflicts."""
-        return summarize(self)
-
-    def _consistent_graph(self) -> PairGraph:
-        graph = build_graph(self)
-        if is_contradictory(self, graph).any():
-            raise ConflictReport(self, graph).to_error()
-        return graph
+    def for_rows(self, n_rows: int) -> RowPairs[Constraints]:
+        """These pairs beside the rows of a table, for scikit-learn's cross-validation to divide with them."""
+        return RowPairs(self, n_rows)

@@ -7,10 +7,20 @@ together and b and c must not, then a and c must not. The closure holds every pa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
-from spherepair.constraints.graph import PairGraph, build_graph, is_contradictory
+from spherepair.constraints.conflicts import ConflictReport
+from spherepair.constraints.graph import (
+    Components,
+    PairGraph,
+    ProvedGroups,
+    build_graph,
+    count_informative,
+    find_proved_groups,
+    is_contradictory,
+)
 from spherepair.constraints.pair_arrays import (
     AnswerDetails,
     IndexArray,
@@ -22,6 +32,69 @@ from spherepair.constraints.pair_arrays import (
     pair_keys,
 )
 from spherepair.errors import InvalidConstraintsError
+
+
+class LinkedPairs(PairArrays):
+    """Pairs and what follows from them: the part of ``Constraints`` that sees them as a graph."""
+
+    def components(self) -> Components:
+        """Rows in some pair, and the components that must-links make of them."""
+        return build_graph(self).components
+
+    def conflicts(self) -> ConflictReport:
+        """Cannot-links that contradict must-links, each with the chain of must-links that proves it."""
+        return ConflictReport(self, build_graph(self))
+
+    def require_consistent(self) -> None:
+        """Raise ``ConflictError`` if some pairs contradict each other."""
+        self._consistent_graph()
+
+    def drop_conflicts(self) -> Self:
+        """The pairs without the cannot-links that contradict must-links.
+
+        Must-links always stay, also where the same pair is given with both links.
+        """
+        wrong = is_contradictory(self, build_graph(self))
+        return self[~wrong] if wrong.any() else self
+
+    def closure(self, *, max_pairs: int = 10_000_000) -> Self:
+        """These pairs, followed by all pairs that they entail.
+
+        An entailed pair has ``source_row`` -1, nobody who gave it, and the smallest weight of the given pairs
+        that it may follow from: the must-links of its components and the cannot-links between them.
+        Its value is as unsure as the least sure of these.
+
+        Parameters
+        ----------
+        max_pairs : int
+            Largest closure that is built; its size can be quadratic in the number of rows.
+
+        Examples
+        --------
+        >>> from spherepair.constraints import Constraints
+        >>> pairs = Constraints.from_pairs(must_link=[(0, 1), (1, 2)], cannot_link=[(2, 3)])
+        >>> [(pair.left, pair.right, pair.is_must_link) for pair in pairs.closure()[3:]]
+        [(0, 2, True), (0, 3, False), (1, 3, False)]
+        """
+        return concatenate(self, entailed_pairs(self, self._consistent_graph(), max_pairs=max_pairs))
+
+    def proved_groups(self) -> ProvedGroups:
+        """Groups of rows of which every two are known to differ: there are at least as many clusters."""
+        return find_proved_groups(self)
+
+    def informative_pairs(self, n_clusters: int) -> int:
+        """Number of random pairs that would tell about as much: all pairs of a few rows tell little."""
+        return count_informative(self, n_clusters)
+
+    def summary(self) -> ConstraintSummary:
+        """Numbers of pairs, of rows in them, of entailed pairs and of conflicts."""
+        return summarize(self)
+
+    def _consistent_graph(self) -> PairGraph:
+        graph = build_graph(self)
+        if is_contradictory(self, graph).any():
+            raise ConflictReport(self, graph).to_error()
+        return graph
 
 
 @dataclass(frozen=True)

@@ -29,16 +29,14 @@ from spherepair.constraints.pair_arrays import (
     refuse,
 )
 from spherepair.constraints.pairs_file import (
-    RowIds,
-    as_text,
     column_names,
     file_warning,
-    find_rows,
     holds_labels,
     open_annotations,
     read_used,
     texts,
 )
+from spherepair.constraints.row_ids import RowIds, as_text, find_rows
 from spherepair.constraints.sampling import group_pairs
 from spherepair.errors import InvalidConstraintsError, quoted
 from spherepair.files.columns import JSON_LINES_SUFFIXES, ColumnFile

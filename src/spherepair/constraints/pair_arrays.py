@@ -45,15 +45,9 @@ class AnswerDetails(NamedTuple):
         return AnswerDetails(*(None if column is None else column[chosen] for column in self))
 
 
-_UNKNOWN = AnswerDetails()
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class PairArrays:
-    """Pairs as read-only arrays of one length; the base of ``Constraints``, which describes them.
-
-    What works on pairs takes and returns this base, so that nothing here depends on ``Constraints``.
-    """
+    """Pairs as read-only arrays of one length; the base of ``Constraints``, which describes them."""
 
     left: IndexArray
     right: IndexArray
@@ -61,7 +55,8 @@ class PairArrays:
     weight: WeightArray
     source_row: IndexArray
     n_duplicates: int = 0
-    details: AnswerDetails = _UNKNOWN
+    details: AnswerDetails = AnswerDetails()  # noqa: RUF009
+    n_rows: int | None = None  # of the table whose positions these are, where that is known
 
     def __post_init__(self) -> None:
         for name, dtype in _DTYPES.items():
@@ -117,7 +112,7 @@ class PairArrays:
         # An empty list becomes a float array, which NumPy refuses as an index.
         chosen = index if isinstance(index, slice) or np.size(index) else np.empty(0, np.int64)
         columns = {name: getattr(self, name)[chosen] for name in _DTYPES}
-        return type(self)(**columns, details=self.details.select(chosen))
+        return type(self)(**columns, details=self.details.select(chosen), n_rows=self.n_rows)
 
     def __contains__(self, pair: object) -> bool:
         """Whether (i, j), or (i, j, is_must_link), is here, whichever end comes first."""
@@ -184,10 +179,12 @@ def _read_only(values: npt.ArrayLike, dtype: type[np.generic]) -> npt.NDArray[An
     return array
 
 
-def new_pairs(kind: type[Pairs], left: IndexArray, right: IndexArray, is_must_link: BoolArray) -> Pairs:
+def new_pairs(
+    kind: type[Pairs], left: IndexArray, right: IndexArray, is_must_link: BoolArray, n_rows: int | None = None
+) -> Pairs:
     """Pairs of weight one, numbered in their order."""
-    n_pairs = len(left)
-    return kind(left, right, is_must_link, np.ones(n_pairs, np.float32), np.arange(n_pairs, dtype=np.int64))
+    weight, order = np.ones(len(left), np.float32), np.arange(len(left), dtype=np.int64)
+    return kind(left, right, is_must_link, weight, order, n_rows=n_rows)
 
 
 def concatenate(first: Pairs, second: PairArrays) -> Pairs:
@@ -197,7 +194,9 @@ def concatenate(first: Pairs, second: PairArrays) -> Pairs:
         name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in (*_DTYPES, *known)
     }
     details = AnswerDetails(**{name: columns.pop(name) for name in known})
-    return type(first)(**columns, n_duplicates=first.n_duplicates + second.n_duplicates, details=details)
+    n_duplicates = first.n_duplicates + second.n_duplicates
+    n_rows = max(filter(None, (first.n_rows, second.n_rows)), default=None)
+    return type(first)(**columns, n_duplicates=n_duplicates, details=details, n_rows=n_rows)
 
 
 def _known_details(first: PairArrays, second: PairArrays) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from spherepair.constraints.array_inputs import as_details, as_row_numbers, as_weight
+from spherepair.constraints.array_inputs import as_details, as_weight
 from spherepair.constraints.pair_arrays import (
     AnswerDetails,
     BoolArray,
@@ -32,6 +32,7 @@ from spherepair.constraints.pair_arrays import (
     locate_in,
     refuse,
 )
+from spherepair.constraints.row_ids import RowIds, as_text, find_rows, plain
 from spherepair.errors import ConstraintWarning, listed, quoted
 from spherepair.files.columns import (
     CSV_SUFFIXES,
@@ -40,7 +41,6 @@ from spherepair.files.columns import (
     ColumnFile,
     open_columns,
     require_pyarrow,
-    text_array,
     write_columns,
 )
 
@@ -53,7 +53,6 @@ CANNOT_LINK_WORDS = (
 #: Links that say nothing; such pairs are left out.
 NO_ANSWER_WORDS = ("", "unsure", "skip")
 # 18 digits always fit into 64 bits; no row number has more.
-_WHOLE_NUMBER = r"^[+-]?[0-9]{1,18}(\.0*)?$"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
 _NEEDED = ("left", "right", "link")
 _USED = {
@@ -260,78 +259,6 @@ def _warn_unused(file: ColumnFile, unused: Sequence[str]) -> None:
     file_warning(f"{file.path.name}: {verb} not used.")
 
 
-class RowIds:
-    """ID of each row, to be looked up: whole numbers as numbers, everything else as text."""
-
-    def __init__(self, ids: Any) -> None:
-        self.array = _id_array(ids)
-        refuse(np.asarray(self.array.is_null()), lambda k: f"ids[{k}] is missing; every row needs an id.")
-        self._refuse_repeated()
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def find(self, column: Any, locate: Locate) -> IndexArray:
-        """Row number of each id of the column."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if pa.types.is_integer(self.array.type):
-            found = pc.index_in(_whole_numbers(column, locate), value_set=self.array)
-        else:
-            column = as_text(column)
-            found = pc.index_in(column, value_set=self.array)
-            # Hand-written files put a space after the comma; an id with spaces of its own comes first.
-            trimmed = pc.index_in(pc.utf8_trim_whitespace(column), value_set=self.array)
-            found = pc.coalesce(found, trimmed)
-        refuse(
-            np.asarray(found.is_null()),
-            lambda k: (
-                f"{locate(k)} holds the id {quoted(column[k].as_py())}, which no row has; "
-                f"{found.null_count} of {len(column)} ids in this column are unknown."
-            ),
-        )
-        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-    def _refuse_repeated(self) -> None:
-        import pyarrow.compute as pc
-
-        counts = pc.value_counts(self.array)
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
-        if len(repeated):
-            first = repeated[0].as_py()
-            raise invalid(
-                f"the id {quoted(first['values'])} stands for {first['counts']} rows; ids must be unique, "
-                f"and {len(repeated)} of them are not."
-            )
-
-
-def find_rows(column: Any, lookup: RowIds | None, locate: Locate) -> IndexArray:
-    """Row number of each entry: looked up where rows have IDs, otherwise the number that stands there."""
-    if lookup is not None:
-        return lookup.find(column, locate)
-    return np.asarray(_whole_numbers(column, locate).to_numpy(zero_copy_only=False))
-
-
-def _whole_numbers(column: Any, locate: Locate) -> Any:
-    """The column as an Arrow array of int64."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return pa.array(as_row_numbers(column.to_numpy(zero_copy_only=False), locate))
-    text = pc.utf8_trim_whitespace(column)
-    refuse(
-        np.asarray(pc.invert(pc.match_substring_regex(text, _WHOLE_NUMBER))),
-        lambda k: (
-            f"{locate(k)} holds {quoted(column[k].as_py())}; row numbers must be whole numbers counted from "
-            "0. Give ids= if the file names rows by an id."
-        ),
-    )
-    digits = pc.replace_substring_regex(text, pattern=r"^\+|\.0*$", replacement="")
-    return digits.cast(pa.int64())
-
-
 def numbers(column: Any, blank: ValueArray, *, name: str, locate: Locate) -> ValueArray:
     """The column as numbers, with those of `blank` where it is blank."""
     import pyarrow as pa
@@ -361,36 +288,3 @@ def texts(column: Any) -> TextArray:
     encoded = text.dictionary_encode()
     words = np.array([*encoded.dictionary.to_pylist(), ""], dtype=object)
     return words[np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)]
-
-
-def _id_array(ids: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    values = ids if hasattr(ids, "__array__") else np.array(list(ids), dtype=object)
-    try:
-        array = plain(pa.array(np.asarray(values), from_pandas=True))
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        array = text_array(values)
-    return array.cast(pa.int64() if pa.types.is_integer(array.type) else pa.string())
-
-
-def plain(column: Any) -> Any:
-    """The column in one chunk and without a dictionary."""
-    import pyarrow as pa
-
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column
-
-
-def as_text(column: Any) -> Any:
-    """The column as an Arrow array of text."""
-    import pyarrow as pa
-
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowNotImplementedError:
-        # Lists and objects of a json lines file: neither ids nor links, but messages can show them.
-        return text_array(column.to_pylist())

@@ -64,6 +64,7 @@ def imbalanced_pairs(
         np.concatenate([base.left, left]),
         np.concatenate([base.right, right]),
         np.concatenate([base.is_must_link, np.zeros(len(left), bool)]),
+        n_rows=len(labels.codes),
     )
     sizes = (len(base) + (share - 1) * n_pairs for share in _IMBALANCE)
     return [everything[:size] for size in sizes]
@@ -76,7 +77,7 @@ def _random_pairs(
     n_drawn = _at_most(n_possible, n_pairs, f"different pairs of {len(rows)} rows")
     left, right = unordered_pair(nested_sample(n_possible, n_drawn, rng), len(rows))
     left, right = rows[left], rows[right]
-    return new_pairs(kind, left, right, codes[left] == codes[right])
+    return new_pairs(kind, left, right, codes[left] == codes[right], n_rows=len(codes))
 
 
 def _at_most(n_possible: int, n_wanted: int, what: str) -> int:
@@ -140,8 +141,8 @@ def _encode_groups(kind: type[Pairs], rows: IndexArray, codes: IndexArray, rng: 
     )
     left, right = rows[np.concatenate([must, cannot], axis=1)]
     is_must_link = np.arange(len(left)) < must.shape[1]
-    unique = without_duplicates(new_pairs(kind, left, right, is_must_link))
-    return new_pairs(kind, unique.left, unique.right, unique.is_must_link)
+    unique = without_duplicates(new_pairs(kind, left, right, is_must_link, n_rows=len(codes)))
+    return new_pairs(kind, unique.left, unique.right, unique.is_must_link, n_rows=len(codes))
 
 
 def _cycles(group: IndexArray, start: IndexArray, size: IndexArray) -> IndexArray:

@@ -25,6 +25,7 @@ from spherepair.estimators.dcgmm import DCGMM
 from spherepair.estimators.dec import CIDEC, SDEC
 from spherepair.estimators.judging import JudgingClusterer
 from spherepair.estimators.spherepair import SpherePair
+from spherepair.estimators.trust import restore_assessment
 from spherepair.persistence import (
     NETWORK_PREFIX,
     decode_details,
@@ -132,6 +133,7 @@ def _rebuild(
     model.history_, number = manifest["history"], manifest["cluster_number"]
     model.cluster_number_ = None if number is None else ClusterNumber.from_dict(number)
     model._saved_spread = manifest.get("spread")
+    restore_assessment(model, manifest, arrays)
     if manifest.get("has_rows", True):
         _restore_rows(model, manifest, arrays)
     return model
@@ -146,6 +148,7 @@ def _restore_rows(model: Any, manifest: dict[str, Any], arrays: dict[str, Any]) 
         arrays["pairs.is_must_link"],
         weight=arrays["pairs.weight"],
         source_row=arrays.get("pairs.source_row"),  # missing in early models
+        n_rows=len(model.labels_),
         **decode_details(manifest, arrays),
     )
     if isinstance(model, JudgingClusterer):

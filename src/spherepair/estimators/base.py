@@ -37,10 +37,14 @@ from spherepair.estimators.job import (
     Refinement,
     Stage,
     encode_rows,
+    joined_labels,
+    joined_table,
     map_checked_rows,
+    refuse_unclear_index,
     takes_raw_rows,
-    training_table,
 )
+from spherepair.estimators.trust import AssessedClusterer, pack_assessment
+from spherepair.estimators.trust.explaining import ExplainedClusterer, propose_names
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import save_model
 from spherepair.training import Monitor, Plan, Record
@@ -61,13 +65,15 @@ REFINE_EPOCHS = 8
 Logits = Callable[[Tensor], Tensor]
 
 
-class DeepConstrainedClusterer(FittedState):
-    """Base of all estimators: fit, predict, predict_proba, transform, score_pairs, refine, save."""
+class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedState):
+    """Base of all estimators: fit, predict, transform, refine, save; and how far they can be trusted."""
 
     _needs_pairs: bool = True  # whether training is skipped where there are none
     #: Dataclasses that parameters may hold and that are saved with the model.
     _settings: ClassVar[tuple[type, ...]] = (*RULES.values(), JointPretraining, StackedPretraining)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+    _seed: int
+    _scaling: Any
 
     def fit(
         self,
@@ -101,6 +107,7 @@ class DeepConstrainedClusterer(FittedState):
         """
         self._check_parameters()
         validation.refuse_pairs_as_labels(y)
+        refuse_unclear_index(X, constraints)
         self._reset()
         table = validation.check_table(self, encode_rows(self, X, reset=True), reset=True)
         pairs = self._checked_pairs(constraints, table.shape[0], on_conflict)
@@ -110,7 +117,10 @@ class DeepConstrainedClusterer(FittedState):
         with checkpoint_lock(checkpoint):
             job = self._start(table, pairs, checkpoint)
             self._pretrain(job)
+            rehearsal = self._rehearse(job)
             self._learn(job)
+            self._assess(job, rehearsal)
+        self.group_names_ = propose_names(self, X, table)
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
@@ -134,20 +144,6 @@ class DeepConstrainedClusterer(FittedState):
         )
         return labels
 
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:
-        """Probability of every cluster for rows, seen or not.
-
-        Parameters
-        ----------
-        X : as in fit, shape (n, n_features)
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n, K)
-        """
-        network, logits = self._fitted_network(), self._membership_logits()
-        return self._map(X, lambda x: logits(self._embed(network, x)).softmax(dim=1))
-
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Embeddings of rows, seen or not.
 
@@ -162,23 +158,10 @@ class DeepConstrainedClusterer(FittedState):
         network = self._fitted_network()
         return self._map(X, lambda x: self._embed(network, x))
 
-    def score_pairs(self, constraints: Constraints, X: Any = None) -> float:
-        """Share of the constraints, by weight, that the labels satisfy.
-
-        Parameters
-        ----------
-        constraints : Constraints
-            Pairs of training rows, or of rows of ``X`` where that is given.
-        X : as in fit, optional
-        """
-        check_is_fitted(self)
-        labels = self.labels_ if X is None else self.predict(X)
-        pairs = validation.check_constraints(constraints, len(labels), on_conflict="keep")
-        found = pair_satisfaction(labels, pairs.left, pairs.right, pairs.is_must_link, weight=pairs.weight)
-        return float(found.total)
-
-    def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str = "weigh") -> Self:
-        """Continue with more pairs: a short training from the present weights.
+    def refine(
+        self, constraints: Constraints, X: Any = None, *, X_new: Any = None, on_conflict: str = "weigh"
+    ) -> Self:
+        """Continue with more pairs, and with new rows: a short training from the present weights.
 
         The result stays near the present one. A new fit may find a better one, the more so the more pairs
         are new.
@@ -186,9 +169,12 @@ class DeepConstrainedClusterer(FittedState):
         Parameters
         ----------
         constraints : Constraints
-            New pairs; those of the fit are used as well.
+            New pairs; those of the fit are used as well. New rows have the numbers after those of the fit.
         X : as in fit, optional
-            The training table: a loaded model needs the original rows in the same order.
+            The training table: a loaded model needs the original rows in the same order. New rows may
+            follow them.
+        X_new : as in fit, optional
+            New rows, which join the model.
         on_conflict : {"weigh", "raise", "drop", "keep"}, default="weigh"
             As in :meth:`fit`.
 
@@ -198,12 +184,13 @@ class DeepConstrainedClusterer(FittedState):
         """
         check_is_fitted(self)
         self._check_parameters()
-        table = training_table(self, X)
+        table = joined_table(self, X, X_new)
+        before = joined_labels(self, table)
         self._refuse_too_many_clusters(table.shape[0])
         new = validation.check_constraints(constraints, table.shape[0], on_conflict=on_conflict)
         pairs = self._checked_pairs(self.constraints_ | new, table.shape[0], on_conflict)
         validation.warn_about_few_clusters(pairs, self.n_clusters)
-        share_wrong = 1.0 - self.score_pairs(pairs - self.constraints_)
+        share_wrong = 1.0 - pair_satisfaction(before, pairs - self.constraints_).total
         network = copy.deepcopy(self.network_)  # an interrupted call leaves the model as it was
         seed = derive_seed(self._seed, REFINING, len(pairs))
         session = Session(network, self._hardware, seed, monitors=self._monitors())
@@ -211,7 +198,11 @@ class DeepConstrainedClusterer(FittedState):
         job = Job(rows, pairs, network, session, worth=self._known_worth(pairs))
         self._train(job, Stage(REFINING, Refinement(share_wrong, self.cluster_centers_)))
         session.history = [*self.history_, *session.history]
-        self._finish(job, before=self.labels_)
+        if len(before) > len(self.labels_):
+            self._table = table
+        self._finish(job, before=before)
+        self._assess(job)
+        self._keep_names()
         return self
 
     def save(self, folder: str | Path, *, rows: bool = True) -> None:
@@ -227,7 +218,9 @@ class DeepConstrainedClusterer(FittedState):
             refined.
         """
         check_is_fitted(self)
-        save_model(self, folder, encoder=pack_encoder(getattr(self, "encoder_", None)), rows=rows)
+        parts = (pack_encoder(getattr(self, "encoder_", None)), pack_assessment(self))
+        entries, arrays = ({**first, **second} for first, second in zip(*parts, strict=True))
+        save_model(self, folder, further=(entries, arrays), rows=rows)
 
     # What a method supplies. Those without a body have to be written.
 

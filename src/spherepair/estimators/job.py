@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import clone
 from torch import Tensor
 
 from spherepair import validation
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidDataError
+from spherepair.errors import InvalidConstraintsError, InvalidDataError
 from spherepair.files.arrow_rows import as_table, is_stream, open_stream
 from spherepair.training.rows import RowSource, map_rows, open_rows
 from spherepair.training.session import Session
@@ -25,6 +26,9 @@ from spherepair.training.session import Session
 MUCH_WRONG, REFINE_STEPS = 1 / 3, 160
 #: The smallest effort relative to the full one, and how often a refinement shows each pair at least.
 MIN_EFFORT, MIN_REFINE_EPOCHS = 0.3, 4
+#: A row embedded on another device or in another precision moves by less than this share of the typical
+#: length of an embedding.
+SAME_ROW_DISTANCE = 0.14
 #: Rows that are embedded to see whether a table is the one of the fit.
 N_PROBED_ROWS = 256
 
@@ -136,6 +140,22 @@ def encode_rows(model: Any, X: Any, *, reset: bool) -> Any:
     return model.encoder_.transform(X)
 
 
+def refuse_unclear_index(X: Any, constraints: Any) -> None:
+    """Refuse a frame with numbers of its own as index: pairs may mean these or positions."""
+    index = getattr(X, "index", None)
+    if getattr(getattr(index, "dtype", None), "kind", "") not in ("i", "u"):
+        return  # no frame, or rows named by words, which no position is
+    if not isinstance(constraints, Constraints) or constraints.n_rows is not None or len(constraints) == 0:
+        return
+    labels = np.asarray(index)
+    if not np.array_equal(labels, np.arange(len(labels))):
+        raise InvalidConstraintsError(
+            f"constraints: the index of X begins with {', '.join(map(str, labels[:3]))}, so it is unclear "
+            "whether pairs name rows by index or by position; make them with "
+            "Constraints.from_pairs(..., ids=X.index), or with n_rows=len(X) for positions."
+        )
+
+
 def detach_encoder(model: Any) -> Any:
     """Take the fitted encoder off a model, which then works on encoded rows; ``None`` where there is none."""
     if not takes_raw_rows(model):
@@ -152,29 +172,82 @@ def attach_encoder(model: Any, encoder: Any) -> None:
 
 
 def training_table(model: Any, X: Any) -> Any:
-    """The table of the fit: the one the model holds, or ``X`` where some of its rows embed as they did."""
+    """The table of the fit: the one the model holds, or ``X`` where some of its rows embed as they did.
+
+    Rows after those of the fit are new.
+    """
     if X is None:
         if model._table is None:
             raise InvalidDataError(
                 "a loaded model needs the original rows in the same order: refine(constraints, X)."
             )
         return model._table
-    table = validation.check_table(model, encode_rows(model, X, reset=False), reset=False)
-    if table.shape[0] != len(model.labels_):
+    table, n_rows = (
+        validation.check_table(model, encode_rows(model, X, reset=False), reset=False),
+        len(model.labels_),
+    )
+    if table.shape[0] < n_rows:
         raise InvalidDataError(
-            f"X has {table.shape[0]} rows, but the model was fitted on {len(model.labels_)}; refine needs "
-            "the original rows in the same order."
+            f"X has {table.shape[0]} rows, but the model was fitted on {n_rows}; refine needs "
+            "the original rows in the same order, perhaps followed by new ones."
         )
-    probed = np.unique(np.linspace(0, table.shape[0] - 1, N_PROBED_ROWS).astype(np.int64))
-    rows = open_rows(table[probed], model._scaling, model._hardware.device, keep=False)
-    found = map_rows(lambda x: model._embed(model.network_, x), rows, model._hardware)
-    moved = validation.first_moved_row(found, model.embedding_[probed])
+    probed = np.unique(np.linspace(0, n_rows - 1, N_PROBED_ROWS).astype(np.int64))
+    found = _map_table(model, table[probed], lambda x: model._embed(model.network_, x))
+    moved = first_moved_row(found, model.embedding_[probed])
     if moved is not None:
         raise InvalidDataError(
             f"row {int(probed[moved])} of X is not the row that the model was fitted on; refine needs the "
             "original rows in the same order."
         )
     return table
+
+
+def first_moved_row(found: Any, expected: Any) -> int | None:
+    """Position of the first row whose embedding is not the expected one, both (n, D); ``None`` if all are.
+
+    Examples
+    --------
+    >>> first_moved_row(np.eye(3), np.eye(3)[[0, 2, 1]])
+    1
+    """
+    # Relative to a typical row, not to each: rows close to the origin move as far as the others.
+    typical = np.sqrt(np.square(expected).sum(axis=1).mean())
+    is_close = np.linalg.norm(found - expected, axis=1) <= SAME_ROW_DISTANCE * typical  # False for NaN
+    return None if is_close.all() else int(np.argmin(is_close))
+
+
+def joined_table(model: Any, X: Any, X_new: Any) -> Any:
+    """The table of the fit, followed by new rows where there are any."""
+    table = training_table(model, X)
+    if X_new is None:
+        return table
+    new = validation.check_table(model, encode_rows(model, X_new, reset=False), reset=False)
+    if sparse.issparse(table) or sparse.issparse(new):
+        return sparse.vstack([sparse.csr_matrix(table), sparse.csr_matrix(new)], format="csr")
+    return np.concatenate([table, new])
+
+
+def joined_labels(model: Any, table: Any) -> NDArray[np.int64]:
+    """Labels of the rows of the fit, and predicted ones of the rows after them."""
+    known: NDArray[np.int64] = model.labels_
+    if table.shape[0] == len(known):
+        return known
+    score = model._label_scores()
+    found = _map_table(
+        model,
+        table[len(known) :],
+        lambda x: score(model._embed(model.network_, x)).argmax(dim=1),
+        dtype=np.int64,
+    )
+    return np.concatenate([known, found])
+
+
+def _map_table(
+    model: Any, table: Any, function: Callable[[Tensor], Tensor], *, dtype: Any = np.float32
+) -> NDArray[Any]:
+    """Apply a function to the scaled rows of a checked table."""
+    rows = open_rows(table, model._scaling, model._hardware.device, keep=False)
+    return map_rows(function, rows, model._hardware, dtype=dtype)
 
 
 def map_checked_rows(
@@ -219,12 +292,12 @@ class Labeled:
 
 def label_rows(model: Any, X: Any) -> Labeled:
     """Labels, their probabilities and the embedding of rows in one pass through the network."""
-    network, scores, logits = model._fitted_network(), model._label_scores(), model._membership_logits()
+    network, scores, probabilities = model._fitted_network(), model._label_scores(), model._probabilities()
 
     def describe(x: Tensor) -> Tensor:
         z = model._embed(network, x)
         label = scores(z).argmax(dim=1, keepdim=True)
-        probability = logits(z).softmax(dim=1).gather(1, label)
+        probability = probabilities(z).gather(1, label)
         return torch.cat([label.float(), probability, z], dim=1)  # a label is far below 2**24
 
     found = map_checked_rows(model, X, describe)

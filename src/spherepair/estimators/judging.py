@@ -41,6 +41,8 @@ from spherepair.constraints.pair_arrays import positions_among
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.job import FIT, Job, Stage, weigh_pairs
+from spherepair.estimators.setting_search import rehearse
+from spherepair.estimators.trust import Rehearsal
 from spherepair.terms import SemiSupervisedObjective
 from spherepair.terms.row_terms import nearest_neighbors, term_rows
 from spherepair.training.batches import PairTensors
@@ -178,11 +180,13 @@ class JudgingClusterer(DeepConstrainedClusterer):
             )
         return list_suspects(self.constraints_, judgment, n)
 
-    def refine(self, constraints: Constraints, X: Any = None, *, on_conflict: str = "weigh") -> Self:
-        """Continue with more pairs, see the base class; answers keep what they are worth, new ones count."""
+    def refine(
+        self, constraints: Constraints, X: Any = None, *, X_new: Any = None, on_conflict: str = "weigh"
+    ) -> Self:
+        """Continue with more pairs and rows, see the base class; answers keep what they are worth."""
         check_is_fitted(self)
         known, judgment, weights = self.constraints_, self.judgment_, self.pair_weights_
-        super().refine(constraints, X, on_conflict=on_conflict)
+        super().refine(constraints, X, X_new=X_new, on_conflict=on_conflict)
         pairs = self.constraints_
         if judgment is not None:
             judgment = Judgment(
@@ -250,6 +254,9 @@ class JudgingClusterer(DeepConstrainedClusterer):
     @property
     def _share_wrong(self) -> float | str | None:
         return "auto" if self.robust else self.wrong_answers
+
+    def _rehearse(self, job: Job) -> Rehearsal | None:
+        return rehearse(self, job, self._pretrained(job))
 
     def _can_judge(self, pairs: Constraints) -> bool:
         n_must = int(np.count_nonzero(pairs.is_must_link))

@@ -1,8 +1,10 @@
-"""Choosing a setting of a method by held-out pairs, where a parameter is ``"search"``.
+"""Trainings on some of the pairs, judged by the others: rehearsals, and settings that are ``"search"``.
 
 Every candidate is trained on 80 % of the pairs, from the same weights. The one whose clusters satisfy the
 largest share of the other pairs wins, the first of them on a tie. A candidate whose training diverges counts
 as the worst.
+
+A rehearsal is a short training before the long one; pairs that it has not seen tell how right a model is.
 
 Differs from the paper: there the accuracy on 1,000 rows with known classes decides. Here classes are
 never used, since a user of constrained clustering has none.
@@ -19,17 +21,25 @@ from typing import Any
 import numpy as np
 import torch
 
+from spherepair.clustering.calibration import MOST_ROWS
 from spherepair.constraints import Constraints
 from spherepair.errors import TrainingDivergedError
 from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.job import Job, Stage
+from spherepair.estimators.trust import Rehearsal
 from spherepair.metrics import pair_satisfaction
 from spherepair.training.hardware import derive_seed
-from spherepair.training.rows import map_rows
+from spherepair.training.rows import map_rows, map_some_rows
 from spherepair.training.session import Session
 
 SEARCH = Stage("search")
 HELD_OUT_SHARE = 0.2
+#: A short training that tells how right a long one would be on pairs that it has not seen: the share of pairs
+#: that it does not see and the most of them, its share of the epochs of a fit and the most of them.
+REHEARSAL = Stage("rehearsal")
+REHEARSAL_SHARE, MOST_HELD_OUT, EPOCH_SHARE, MOST_EPOCHS = 0.25, 4000, 8, 8
+#: Fewer pairs of one kind say too little for that.
+FEWEST_OF_A_KIND = 12
 #: Score of a candidate whose training diverged; shares of pairs are never negative.
 DIVERGED = -math.inf
 
@@ -69,6 +79,35 @@ def search_settings(
     return scores
 
 
+def rehearse(model: Any, job: Job, network: Any) -> Rehearsal | None:
+    """Train a pretrained network for a few epochs on most of the pairs; ``None`` where pairs are too few.
+
+    The pairs of a fit are satisfied because it was trained on them, even where both rows are in a wrong
+    cluster; so only pairs that a training has not seen tell how often it is right.
+    """
+    n_must = np.count_nonzero(job.pairs.is_must_link)
+    if min(n_must, len(job.pairs) - n_must) < FEWEST_OF_A_KIND:
+        return None
+    rng = np.random.default_rng(derive_seed(model._seed, REHEARSAL.name))
+    order = rng.permutation(len(job.pairs))
+    n_held_out = min(MOST_HELD_OUT, round(REHEARSAL_SHARE * len(order)))
+    held_out, shown = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
+    trial = Job(job.rows, job.pairs[shown], network, Session(network, model._hardware, model._seed))
+    n_epochs = max(1, min(MOST_EPOCHS, int(model.max_epochs) // EPOCH_SHARE))
+    try:
+        trial.session.run_stage(model._plan(trial, REHEARSAL), stage=REHEARSAL.name, max_epochs=n_epochs)
+    except TrainingDivergedError:
+        return None
+    network.eval()
+    ends = np.concatenate([job.pairs.left[held_out], job.pairs.right[held_out]])
+    others = rng.permutation(job.rows.n_rows)[:MOST_ROWS]
+    rows = np.union1d(ends, others)
+    z = map_some_rows(
+        lambda x: model._embed(network, x), job.rows, torch.from_numpy(rows), hardware=model._hardware
+    )
+    return Rehearsal(held_out, rows, z) if bool(z.isfinite().all()) else None
+
+
 def split_pairs(pairs: Constraints, *, seed: int) -> tuple[Constraints, Constraints]:
     """80 % of the pairs at random, and the others; at least one each."""
     order = np.random.default_rng(derive_seed(seed, SEARCH.name)).permutation(len(pairs))
@@ -103,10 +142,7 @@ def _score(estimator: DeepConstrainedClusterer, trial: Job, held_out: Constraint
     if not np.isfinite(embedding).all():
         return DIVERGED  # in the last step, after its loss was computed
     labels = estimator._cluster(trial, embedding)[0].labels
-    found = pair_satisfaction(
-        labels, held_out.left, held_out.right, held_out.is_must_link, weight=held_out.weight
-    )
-    return found.total
+    return pair_satisfaction(labels, held_out).total
 
 
 @torch.no_grad()

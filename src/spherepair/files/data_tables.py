@@ -45,6 +45,7 @@ class Table:
         Name of the ID column.
     file : ColumnFile or None
         Where named columns come from.
+    raw : the rows as they were read, where `X` holds what an encoder made of them
     """
 
     X: Any
@@ -52,6 +53,7 @@ class Table:
     names: tuple[str, ...] | None = None
     id_name: str | None = None
     file: ColumnFile | None = field(default=None, repr=False)
+    raw: Any = field(default=None, repr=False)
 
     @property
     def n_rows(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,19 @@ from numpy.typing import NDArray
 from spherepair.files import atomic_write
 from spherepair.files.columns import PARQUET_SUFFIXES, csv_bytes
 
-#: Takes some labels and the names of their rows.
-Write = Callable[[NDArray[np.int64], Any], None]
+#: Takes some labels, the names of their rows, and the values of further columns.
+Write = Callable[..., None]
 
 
 def write_labels(
-    path: Path, labels: NDArray[np.int64], *, ids: Any = None, id_name: str | None = None
+    path: Path,
+    labels: NDArray[np.int64],
+    *,
+    ids: Any = None,
+    id_name: str | None = None,
+    further: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write labels as columns ``row`` (or the IDs) and ``label``, or as a plain .npy array.
+    """Write labels as columns ``row`` (or the IDs), ``label`` and others, or as a plain .npy array.
 
     Parameters
     ----------
@@ -31,13 +36,16 @@ def write_labels(
     ids : Arrow array of shape (n_rows,), optional
     id_name : str, optional
         Name of the ID column.
+    further : mapping of str to arrays of shape (n_rows,), optional
+        More columns; a .npy file has none.
     """
-    with open_labels(path, id_name=id_name) as write:
-        write(labels, np.arange(len(labels)) if ids is None else ids)
+    more = further or {}
+    with open_labels(path, id_name=id_name, further=tuple(more)) as write:
+        write(labels, np.arange(len(labels)) if ids is None else ids, *more.values())
 
 
 @contextmanager
-def open_labels(path: Path, *, id_name: str | None = None) -> Iterator[Write]:
+def open_labels(path: Path, *, id_name: str | None = None, further: Sequence[str] = ()) -> Iterator[Write]:
     """A function that appends labels and the names of their rows to a file, which is there once all are.
 
     Parameters
@@ -46,8 +54,11 @@ def open_labels(path: Path, *, id_name: str | None = None) -> Iterator[Write]:
         The file; its ending decides the format.
     id_name : str, optional
         Name of the ID column; without it rows are numbered in a column ``row``.
+    further : sequence of str
+        Names of more columns; a .npy file has none.
     """
     names = label_columns(id_name)
+    names += tuple(name if name not in names else f"{names[1]}_{name}" for name in further)
     with atomic_write(path) as temporary, temporary.open("w+b") as stream:
         if path.suffix.lower() == ".npy":
             yield from _write_array(stream)
@@ -57,7 +68,7 @@ def open_labels(path: Path, *, id_name: str | None = None) -> Iterator[Write]:
             yield from _write_csv(stream, names)
 
 
-def label_columns(id_name: str | None) -> tuple[str, str]:
+def label_columns(id_name: str | None) -> tuple[str, ...]:
     """Names of the two columns; the labels must not replace an ID column that is itself named "label".
 
     Examples
@@ -77,7 +88,7 @@ def _write_array(stream: Any) -> Iterator[Write]:
         described = {"descr": "<i8", "fortran_order": False, "shape": (n_rows,)}
         npy_format.write_array_header_1_0(stream, described)
 
-    def write(labels: NDArray[np.int64], ids: Any) -> None:
+    def write(labels: NDArray[np.int64], ids: Any, *further: Any) -> None:
         nonlocal n_rows
         stream.write(np.ascontiguousarray(labels, dtype="<i8").data)
         n_rows += len(labels)
@@ -88,15 +99,15 @@ def _write_array(stream: Any) -> Iterator[Write]:
     header()
 
 
-def _write_parquet(stream: Any, names: tuple[str, str]) -> Iterator[Write]:
+def _write_parquet(stream: Any, names: tuple[str, ...]) -> Iterator[Write]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     writer: Any = None
 
-    def write(labels: NDArray[np.int64], ids: Any) -> None:
+    def write(labels: NDArray[np.int64], ids: Any, *further: Any) -> None:
         nonlocal writer
-        table = pa.table([ids, labels], names=names)
+        table = pa.table([ids, labels, *further], names=names)
         writer = writer or pq.ParquetWriter(stream, table.schema)
         writer.write_table(table)
 
@@ -107,10 +118,10 @@ def _write_parquet(stream: Any, names: tuple[str, str]) -> Iterator[Write]:
             writer.close()
 
 
-def _write_csv(stream: Any, names: tuple[str, str]) -> Iterator[Write]:
+def _write_csv(stream: Any, names: tuple[str, ...]) -> Iterator[Write]:
     import pyarrow as pa
 
-    def write(labels: NDArray[np.int64], ids: Any) -> None:
-        stream.write(csv_bytes(pa.table([ids, labels], names=names), header=stream.tell() == 0))
+    def write(labels: NDArray[np.int64], ids: Any, *further: Any) -> None:
+        stream.write(csv_bytes(pa.table([ids, labels, *further], names=names), header=stream.tell() == 0))
 
     yield write

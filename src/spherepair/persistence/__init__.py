@@ -40,8 +40,8 @@ _PAIR_ARRAYS = ("left", "right", "is_must_link", "weight", "source_row")
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def save_model(model: Any, folder: str | Path, *, encoder: Any = ({}, {}), rows: bool = True) -> None:
-    """Write a fitted estimator, with its encoder of rows as JSON and arrays; see :func:`spherepair.load`."""
+def save_model(model: Any, folder: str | Path, *, further: Any = ({}, {}), rows: bool = True) -> None:
+    """Write a fitted estimator, and what else belongs to it; see :func:`spherepair.load`."""
     _refuse_other_network(model)
     number, names = model.cluster_number_, getattr(model, "feature_names_in_", None)
     judgment = getattr(model, "judgment_", None) if rows else None
@@ -70,10 +70,10 @@ def save_model(model: Any, folder: str | Path, *, encoder: Any = ({}, {}), rows:
         "pair_texts": _pair_texts(model.constraints_) if rows else {},
         "wrong_answers": None if judgment is None else judgment.wrong.to_dict(),
     }
-    arrays = (_row_arrays(model) if rows else {}) | _model_arrays(model) | encoder[1]
+    arrays = (_row_arrays(model) if rows else {}) | _model_arrays(model) | further[1]
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     tensors |= {NETWORK_PREFIX + k: v for k, v in model.network_.state_dict().items()}
-    write_model(folder, manifest | encoder[0], tensors)
+    write_model(folder, manifest | further[0], tensors)
 
 
 def _model_arrays(model: Any) -> dict[str, Any]:

@@ -103,6 +103,13 @@ _CLUSTER_NUMBER = _fields(
     },
     {"proved": _COUNT},
 )
+_CALIBRATION = _fields(
+    {
+        "temperature": lambda value: _is_number(value) and 0 < value < math.inf,
+        "accuracy": _is_share,
+        "n_pairs": _COUNT,
+    }
+)
 _RATES = _fields({"n_answers": _COUNT, "must_link": _is_share, "cannot_link": _is_share})
 _WRONG_ANSWERS = _fields(
     {
@@ -135,6 +142,8 @@ OTHERS: dict[str, tuple[Rule, str]] = {
     "spread": (_optional(lambda value: _is_number(value) and 0 <= value < math.inf), "a number"),
     "pair_texts": (_named(_list_of(_is_text)), "lists of texts"),
     "wrong_answers": (_optional(_WRONG_ANSWERS), "shares of wrong answers"),
+    "calibration": (_optional(_CALIBRATION), "how sure probabilities may be"),
+    "group_names": (_list_of(_is_text), "a list of names"),
     "row_encoder": (_fields({"encoder": bool, "versions": _named(_is_text)}), "an encoder"),
 }
 
@@ -205,6 +214,7 @@ def check_arrays(manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
         "judgment.informative": ("b", (n_pairs,), 0, 1),
         "judgment.weights": ("f", (n_pairs,), 0, math.inf),
     }
+    expected |= _expected_novelty(arrays, n_features)
     for name, (kind, shape, least, most) in expected.items():
         if name in arrays:
             _check_array(name, arrays[name], kind=kind, shape=shape, least=least, most=most)
@@ -212,6 +222,26 @@ def check_arrays(manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
         raise ValueError("it has no cluster")
     if manifest["estimator"] == "SpherePair":
         _check_sphere(arrays["cluster_centers"])
+
+
+def _expected_novelty(
+    arrays: dict[str, Any], n_features: int
+) -> dict[str, tuple[str, tuple[int, ...], float, float]]:
+    """What is known of where the rows of the fit lie: all of it, or nothing."""
+    if not any(name.startswith("novelty.") for name in arrays):
+        return {}
+    n_axes = _array(arrays, "novelty.axes", "f", 2).shape[1]
+    shapes = {
+        "mean": (n_features,),
+        "axes": (n_features, n_axes),
+        "whitening": (n_axes, n_axes),
+        "centers": (max(1, len(_array(arrays, "novelty.centers", "f", 2))), n_axes),
+        "typical": (2,),
+        "steps": (max(1, len(_array(arrays, "novelty.steps", "f", 1))),),
+    }
+    for name, n_dims in (("mean", 1), ("whitening", 2), ("typical", 1)):
+        _array(arrays, f"novelty.{name}", "f", n_dims)
+    return {f"novelty.{name}": ("f", shape, -math.inf, math.inf) for name, shape in shapes.items()}
 
 
 def _array(arrays: dict[str, Any], name: str, kind: str, n_dims: int) -> Any:

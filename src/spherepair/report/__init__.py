@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def write_report(
     *,
     ids: Any = None,
     texts: Any = None,
+    feature_names: Sequence[str] | None = None,
     options: ReportOptions | None = None,
 ) -> Report:
     """Write a report on a fitted model as one self-contained HTML file.
@@ -61,6 +63,8 @@ def write_report(
         Name of each row; without them rows are named by their positions.
     texts : sequence of shape (n_rows,), optional
         A text to show for each row.
+    feature_names : sequence of str, optional
+        Names of the columns where ``X`` has none, such as the words of a tf-idf matrix.
     options : ReportOptions, optional
         Title, size of images, how much to show.
 
@@ -86,7 +90,9 @@ def write_report(
     """
     target = Path(path)
     _refuse_bad_path(target)
-    report = build_report(model, X, constraints, ids=ids, texts=texts, options=options)
+    report = build_report(
+        model, X, constraints, ids=ids, texts=texts, feature_names=feature_names, options=options
+    )
     atomic_write_text(target, render_report(report))
     return report
 

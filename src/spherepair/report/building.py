@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import re
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -17,14 +18,17 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from spherepair import __version__
+from spherepair.clustering.profiles import profile_columns
 from spherepair.clustering.suspects import Suspect, answers_to_look_at
 from spherepair.constraints import Constraints
+from spherepair.errors import InvalidDataError
+from spherepair.estimators.job import first_moved_row
+from spherepair.estimators.trust.explaining import default_names
 from spherepair.report.cluster_cards import (
     ClusterCard,
     Membership,
     describe_clusters,
     measure_membership,
-    profile_columns,
 )
 from spherepair.report.number_chart import NumberEvidence, find_evidence
 from spherepair.report.pair_cards import (
@@ -41,7 +45,7 @@ from spherepair.report.pair_cards import (
 from spherepair.report.raw_rows import shown_rows
 from spherepair.report.row_cards import RowDisplay, as_texts, find_image_shape
 from spherepair.report.row_map import MapPoints, Marks, map_points, rows_on_map
-from spherepair.validation import check_constraints, check_table, first_moved_row
+from spherepair.validation import check_constraints, check_table
 
 Integers = NDArray[np.int64]
 _PROBED_ROWS = 256
@@ -156,6 +160,7 @@ def build_report(
     *,
     ids: Any = None,
     texts: Any = None,
+    feature_names: Sequence[str] | None = None,
     options: ReportOptions | None = None,
 ) -> Report:
     """Collect everything a report says; :func:`spherepair.report.write_report` also writes the page.
@@ -172,6 +177,8 @@ def build_report(
         Name of each row; without them rows are named by their positions.
     texts : sequence of shape (n_rows,), optional
         A text to show for each row.
+    feature_names : sequence of str, optional
+        Names of the columns where ``X`` has none, such as the words of a tf-idf matrix.
     options : ReportOptions, optional
         Title, size of images, how much to show.
 
@@ -200,7 +207,7 @@ def build_report(
     rows = _embed_rows(model, table)
     pairs = _pairs_of(model, constraints, rows)
     membership = measure_membership(rows.embedding, rows.labels, centers=np.asarray(model.cluster_centers_))
-    names, image = _column_names(model, X), options.image
+    names, image = _column_names(model, X, feature_names), options.image
     if shown is not None:
         table, names, image = shown.table, shown.names, shown.image
     display = _make_display(table, membership, names=names, ids=ids, texts=texts, image=image)
@@ -244,7 +251,11 @@ def _pairs_of(model: Any, constraints: Constraints | None, rows: _EmbeddedRows) 
     return check_constraints(constraints, len(rows.labels), on_conflict="keep")
 
 
-def _column_names(model: Any, X: Any) -> Any:
+def _column_names(model: Any, X: Any, given: Sequence[str] | None) -> Any:
+    if given is not None:
+        if len(given) != X.shape[1]:
+            raise InvalidDataError(f"feature_names has {len(given)} names, but X has {X.shape[1]} columns.")
+        return given
     return getattr(X, "column_names", getattr(X, "columns", getattr(model, "feature_names_in_", None)))
 
 
@@ -290,8 +301,11 @@ def _assemble(
         n_borderline=int(membership.is_borderline.sum()),
         are_training_rows=rows.are_training_rows,
         kind=display.kind,
-        clusters=describe_clusters(
-            display, membership, profiles=profiles, constraints=pairs, n_examples=options.n_examples
+        clusters=_named(
+            model,
+            describe_clusters(
+                display, membership, profiles=profiles, constraints=pairs, n_examples=options.n_examples
+            ),
         ),
         number=find_evidence(
             model, rows.embedding, constraints=pairs, are_training_rows=rows.are_training_rows
@@ -321,6 +335,16 @@ def _look_again(model: Any, rows: _EmbeddedRows, pairs: Constraints) -> tuple[Su
 def _line(suspect: Suspect, ids: Any) -> tuple[Any, ...]:
     ends = (suspect.left, suspect.right) if ids is None else (ids[suspect.left], ids[suspect.right])
     return (*ends, suspect.link, suspect.by, suspect.source_row, suspect.reason)
+
+
+def _named(model: Any, cards: tuple[ClusterCard, ...]) -> tuple[ClusterCard, ...]:
+    """The clusters with their names; numbers are no names."""
+    plain = default_names(len(cards))
+    names = getattr(model, "group_names_", plain)
+    return tuple(
+        replace(card, name="" if name == default else name)
+        for card, name, default in zip(cards, names, plain, strict=True)
+    )
 
 
 def _ends(pairs: Constraints) -> Integers:

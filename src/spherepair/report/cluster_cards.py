@@ -5,9 +5,7 @@ A row's membership is measured by its simplified silhouette,
     s_i = (b_i - a_i) / max(a_i, b_i)
 
 with a_i its distance to the center of its cluster and b_i to the nearest other center: 1 at the center,
-0 halfway to another cluster, below 0 closer to another. Columns set a cluster apart by
-
-    z_kj = (mean of column j in cluster k - mean of column j) / standard deviation of column j
+0 halfway to another cluster, below 0 closer to another.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from spherepair.clustering.profiles import Profiles
 from spherepair.constraints import Constraints
 from spherepair.report.row_cards import BORDERLINE, RowCard, RowDisplay, format_number, png_uri
 
@@ -26,7 +24,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _SHOWN_COLUMNS = 5
 _BLOCK_ROWS = 65_536
-_BLOCK_ELEMENTS = 2**22
 
 
 @dataclass(frozen=True)
@@ -62,6 +59,8 @@ class ClusterCard:
         The mean of its rows as a picture.
     typical, borderline : tuple of RowCard
         Rows closest to the center, and rows with the lowest silhouette.
+    name : str
+        Its name; empty if it has none.
     """
 
     cluster: int
@@ -75,6 +74,7 @@ class ClusterCard:
     average: str | None
     typical: tuple[RowCard, ...]
     borderline: tuple[RowCard, ...]
+    name: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,42 +123,6 @@ class Membership:
         counts = np.zeros((self.n_clusters, self.n_clusters), dtype=np.int64)
         np.add.at(counts, (left[known], right[known]), 1)
         return np.asarray(counts + counts.T - np.diag(np.diag(counts)))
-
-
-@dataclass(frozen=True, eq=False)
-class Profiles:
-    """Means and spreads of the columns.
-
-    Attributes
-    ----------
-    mean, spread : ndarray of shape (n_features,)
-        Over all rows; a constant column has spread 0.
-    cluster_means : ndarray of shape (n_clusters, n_features)
-    """
-
-    mean: Floats
-    spread: Floats
-    cluster_means: Floats
-
-    def distinguishing(self, cluster: int, count: int) -> Integers:
-        """Columns in which a cluster differs most from all rows, the largest difference first.
-
-        Examples
-        --------
-        >>> profiles = Profiles(np.zeros(3), np.array([1.0, 1, 0]), np.array([[0.5, -2, 0]]))
-        >>> profiles.distinguishing(0, 2).tolist()
-        [1, 0]
-        """
-        return _largest(np.abs(self.standardized(self.cluster_means[cluster] - self.mean)), count)
-
-    def differing(self, left: Floats, right: Floats, *, count: int) -> Integers:
-        """Columns (n_pairs, count) in which two rows (n_pairs, n_features) differ most."""
-        return _largest(np.abs(self.standardized(left - right)), count)
-
-    def standardized(self, differences: Floats) -> Floats:
-        """Differences in standard deviations; zero in constant columns."""
-        usable = self.spread > 0
-        return np.asarray(np.where(usable, differences / np.where(usable, self.spread, 1.0), 0.0))
 
 
 def describe_clusters(
@@ -210,38 +174,6 @@ def distances_to(rows: NDArray[Any], centers: NDArray[Any]) -> Floats:
     squares = (left**2).sum(axis=1)[:, None] - 2 * left @ right.T + (right**2).sum(axis=1)
     # Rounding can leave a square a little below zero.
     return np.asarray(np.sqrt(np.clip(squares, 0.0, None)))
-
-
-def profile_columns(table: Any, labels: Integers, *, n_clusters: int) -> Profiles:
-    """Means of all columns in all clusters, computed a block of rows at a time.
-
-    Parameters
-    ----------
-    table : ndarray or CSR matrix of shape (n, n_features)
-    labels : ndarray of shape (n,)
-    n_clusters : int
-
-    Examples
-    --------
-    >>> X = np.array([[1.0, 5], [3, 5], [8, 5]])
-    >>> profile_columns(X, np.array([0, 0, 1]), n_clusters=2).cluster_means.tolist()
-    [[2.0, 5.0], [8.0, 5.0]]
-    """
-    n_rows, n_features = table.shape
-    sums, squares, total = np.zeros((n_clusters, n_features)), np.zeros(n_features), np.zeros(n_features)
-    # Shifted by the first row: the squares of a large, nearly constant column (a date) would cancel.
-    shift = np.zeros(n_features) if sparse.issparse(table) else np.asarray(table[0], dtype=np.float64)
-    size = max(1, _BLOCK_ELEMENTS // n_features)
-    for start in range(0, n_rows, size):
-        block = _shifted(table[start : start + size], shift)
-        sums += _sums_by_cluster(block, labels[start : start + size], n_clusters)
-        total += np.asarray(block.sum(axis=0)).ravel()
-        squares += _sums_of_squares(block)
-    counts = np.bincount(labels[labels >= 0], minlength=n_clusters)
-    mean = total / n_rows
-    spread = np.sqrt(np.clip(squares / n_rows - mean**2, 0.0, None))
-    means = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], mean)
-    return Profiles(mean + shift, spread, means + shift)
 
 
 def _describe(
@@ -320,25 +252,3 @@ def _measure_block(
     scale = np.maximum(np.maximum(distance, beyond), np.finfo(np.float64).tiny)
     silhouette = np.where(labels >= 0, (beyond - distance) / scale, 0.0)
     return np.where(labels >= 0, other, own), distance, silhouette
-
-
-def _shifted(block: Any, shift: Floats) -> Any:
-    return block.astype(np.float64) if sparse.issparse(block) else np.asarray(block, np.float64) - shift
-
-
-def _sums_of_squares(block: Any) -> Floats:
-    squares = block.multiply(block) if sparse.issparse(block) else block**2
-    return np.asarray(squares.sum(axis=0)).ravel()
-
-
-def _sums_by_cluster(block: Any, labels: Integers, n_clusters: int) -> Floats:
-    known = np.flatnonzero(labels >= 0)
-    ones = np.ones(len(known))
-    members = sparse.csr_array((ones, (labels[known], known)), shape=(n_clusters, block.shape[0]))
-    found = members @ block
-    return np.asarray(found.toarray() if sparse.issparse(found) else found)
-
-
-def _largest(values: Floats, count: int) -> Integers:
-    """Positions of the largest values along the last axis, the largest first."""
-    return np.asarray(np.argsort(-values, axis=-1, kind="stable")[..., :count], dtype=np.int64)

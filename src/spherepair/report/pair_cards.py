@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spherepair.clustering.profiles import Profiles
 from spherepair.clustering.suspects import Suspect
 from spherepair.constraints import Constraints
 from spherepair.plots.scatter import principal_plane
-from spherepair.report.cluster_cards import Membership, Profiles, distances_to
+from spherepair.report.cluster_cards import Membership, distances_to
 from spherepair.report.row_cards import RowCard, RowDisplay
 
 Floats = NDArray[np.float64]
