@@ -57,20 +57,16 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.min_steps != "auto" and not _is_count(self.min_steps, MOST_STEPS):
             raise InvalidParameterError(
-                f"Schedule: min_steps must be 'auto' or a whole number from 1 to {MOST_STEPS}, got "
-                f"{quoted(self.min_steps)} instead."
+                f"Schedule: min_steps must be 'auto' or from 1 to {MOST_STEPS}, got {quoted(self.min_steps)}."
             )
-        if self.reconstruction_rows not in ("auto", "all") and not _is_count(
-            self.reconstruction_rows, MOST_ROWS
-        ):
+        rows = self.reconstruction_rows
+        if rows not in ("auto", "all") and not _is_count(rows, MOST_ROWS):
             raise InvalidParameterError(
                 "Schedule: reconstruction_rows must be 'auto', 'all' or a whole number from 1 to "
-                f"{MOST_ROWS}, got {quoted(self.reconstruction_rows)} instead."
+                f"{MOST_ROWS}, got {quoted(rows)} instead."
             )
         if not isinstance(self.ema, bool | np.bool_):
-            raise InvalidParameterError(
-                f"Schedule: ema must be True or False, got {quoted(self.ema)} instead."
-            )
+            raise InvalidParameterError(f"Schedule: ema must be True or False, got {quoted(self.ema)}.")
 
     def steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
         """Steps of whole passes over the pairs, at least ``min_steps``; no step is without pairs."""
