@@ -70,6 +70,12 @@ check: dev  ## formatting, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+licenses: dev  ## licenses of all locked packages; fails where one is not on the list of .ci/supply_chain.py
+	$(BIN)/python .ci/supply_chain.py licenses
+
+sbom: setup  ## what users install, as a bill of materials (CycloneDX): sbom.json
+	$(BIN)/python .ci/supply_chain.py sbom > sbom.json
+
 format: dev  ## apply formatting and safe fixes
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)

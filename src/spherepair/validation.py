@@ -353,16 +353,6 @@ def require_finite(X: Any, names: list[str] | None = None) -> None:
     raise InvalidDataError(_describe_bad(rows, columns, X[rows, columns], names))
 
 
-def refuse_overflow(is_usable: Any) -> None:
-    """Refuse rows (n,) that overflow float32 once scaled; say how many and which is the first."""
-    if not is_usable.all():
-        raise InvalidDataError(
-            f"{np.count_nonzero(~is_usable)} row(s) of X, the first at row {int(np.argmin(is_usable))}, have "
-            "values so far from those of the fit that they are too large for float32 once they are scaled; "
-            "remove these rows or fill in what stands for a missing value."
-        )
-
-
 def _is_usable(values: Any) -> Any:
     """Whether values are finite in float32, in which networks compute; NaN fails the comparison."""
     return np.abs(values) <= np.finfo(np.float32).max

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spherepair.cli.app import run
+from spherepair.cli.app import prepare
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs/guide", "docs/reference", "docs/development", "research")
@@ -85,7 +85,7 @@ def help_of(*command: str) -> str:
     text = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text):
         patch.setenv("COLUMNS", "300")
-        assert run([*command, "--help"]) == 0
+        assert prepare([*command, "--help"])() == 0
     return text.getvalue()
 
 

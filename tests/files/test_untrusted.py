@@ -265,3 +265,10 @@ def test_a_workbook_that_unpacks_to_too_much_is_refused(tmp_path: Path, small_li
     (tmp_path / "rows.xlsx").write_bytes(stream.getvalue())
     with pytest.raises(InvalidDataError, match="bytes when it is unpacked"):
         read_table(tmp_path / "rows.xlsx")
+
+
+def test_a_cell_far_away_is_refused_before_the_sheet_is_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "rows.xlsx", "w") as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", '<c r="A1"><v>1</v></c><c r="XFD1048576"><v>1</v></c>')
+    with pytest.raises(InvalidDataError, match="more than 50,000,000 cells"):
+        read_table(tmp_path / "rows.xlsx")

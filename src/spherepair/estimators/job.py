@@ -277,7 +277,7 @@ def map_checked_rows(
     if not bool(is_clean):
         validation.check_table(model, X, reset=False)  # says where they are
         is_usable = map_rows(lambda x: x.isfinite().all(dim=1), rows, model._hardware, dtype=np.bool_)
-        validation.refuse_overflow(is_usable)
+        _refuse_overflow(is_usable)
     return result
 
 
@@ -302,3 +302,13 @@ def label_rows(model: Any, X: Any) -> Labeled:
 
     found = map_checked_rows(model, X, describe)
     return Labeled(found[:, 0].astype(np.int64), found[:, 1].copy(), found[:, 2:])
+
+
+def _refuse_overflow(is_usable: Any) -> None:
+    """Refuse rows (n,) that overflow float32 once scaled; say how many and which is the first."""
+    if not is_usable.all():
+        raise InvalidDataError(
+            f"{np.count_nonzero(~is_usable)} row(s) of X, the first at row {int(np.argmin(is_usable))}, have "
+            "values so far from those of the fit that they are too large for float32 once they are scaled; "
+            "remove these rows or fill in what stands for a missing value."
+        )

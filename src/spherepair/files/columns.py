@@ -37,6 +37,7 @@ from spherepair.files.untrusted import (
     refuse_above,
     refuse_gzip_bomb,
     refuse_large,
+    refuse_wide_sheet,
     refuse_zip_bomb,
 )
 
@@ -317,6 +318,7 @@ class _SheetFile(ColumnFile):
                 f'{path.name} needs python-calamine; pip install "spherepair[tables]", or save it as csv.'
             ) from error
         refuse_zip_bomb(path, self.kind, fail, read=True)
+        refuse_wide_sheet(path, fail)
         with self._reading():
             sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
             cells = sheet.to_python(skip_empty_area=False)

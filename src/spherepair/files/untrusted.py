@@ -11,6 +11,7 @@ import errno
 import gzip
 import math
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ LIMITS_VARIABLE = "SPHEREPAIR_LIMITS"
 UNPACKED_BYTES, UNPACKED_RATIO = 2**30, 20
 #: Columns of a file with names, and of a sparse one.
 NAMED_COLUMNS, SPARSE_COLUMNS = 100_000, 10_000_000
+#: Cells of the rectangle that holds all cells of a sheet; each takes some 30 bytes while it is read.
+SHEET_CELLS = 50_000_000
 #: The first line of a csv file, in bytes.
 HEADER_BYTES = 2**24
 _BLOCK_BYTES = 2**20
@@ -110,6 +113,35 @@ def refuse_zip_bomb(path: Path, what: str, fail: Fail, *, read: bool = False) ->
             with archive.open(member) as stream:
                 for _ in _blocks(stream):
                     pass  # raises where the part is longer or other than it says
+
+
+def refuse_wide_sheet(path: Path, fail: Fail) -> None:
+    """Refuse a workbook with a cell so far away that the rectangle up to it would not fit into memory."""
+    with decoding("xlsx", fail), zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if not member.filename.startswith("xl/worksheets/"):
+                continue
+            row = column = 0
+            with archive.open(member) as stream:
+                for block in _blocks(stream):
+                    places = set(re.findall(rb'r="([A-Z]{1,3})([0-9]{1,7})"', block))
+                    row = max([row, *(int(number) for _, number in places)])
+                    column = max([column, *map(_column_number, {letters for letters, _ in places})])
+                    refuse_above(row * column, SHEET_CELLS, "cells, most of them empty", fail)
+
+
+def _column_number(letters: bytes) -> int:
+    """Number of a column of a sheet, from 1.
+
+    Examples
+    --------
+    >>> _column_number(b"A"), _column_number(b"AA"), _column_number(b"XFD")
+    (1, 27, 16384)
+    """
+    number = 0
+    for letter in letters:
+        number = 26 * number + letter - ord("A") + 1
+    return number
 
 
 def refuse_large(n_bytes: int, path: Path, fail: Fail) -> None:

@@ -57,13 +57,13 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.min_steps != "auto" and not _is_count(self.min_steps, MOST_STEPS):
             raise InvalidParameterError(
-                f"Schedule: min_steps must be 'auto' or a whole number from 1 to {MOST_STEPS}, got "
-                f"{quoted(self.min_steps)} instead."
+                f"Schedule: min_steps must be 'auto' or from 1 to {MOST_STEPS}, got {quoted(self.min_steps)}."
             )
         rows = self.reconstruction_rows
         if rows not in ("auto", "all") and not _is_count(rows, MOST_ROWS):
             raise InvalidParameterError(
-                f"Schedule: reconstruction_rows must be 'auto', 'all' or 1 to {MOST_ROWS}, got {quoted(rows)}."
+                "Schedule: reconstruction_rows must be 'auto', 'all' or a whole number from 1 to "
+                f"{MOST_ROWS}, got {quoted(rows)} instead."
             )
         if not isinstance(self.ema, bool | np.bool_):
             raise InvalidParameterError(f"Schedule: ema must be True or False, got {quoted(self.ema)}.")
