@@ -2,6 +2,7 @@
 
     python bench/scale.py --rows 1000000 10000000 --folder /tmp/scale        # 2.8 GB of rows, some minutes
     python bench/scale.py --rows 100000 1000000 --only predict engines
+    OMP_NUM_THREADS=1 python bench/scale.py --only core
 
 Every command runs in a process of its own with one thread; its memory is the peak that the system reports.
 CPU seconds hardly depend on what else runs on the machine, seconds do. Rows have 64 columns of float32.
@@ -23,6 +24,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from spherepair import Constraints, SpherePair
+from spherepair.estimators.job import label_rows
+from spherepair.files.data_sets import open_data_file
+from spherepair.files.places import find_files
+from spherepair.scale.labeling import model_needs
 
 N_FEATURES, N_CLUSTERS, GROUP_ROWS = 64, 10, 100_000
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -51,20 +58,20 @@ class Cost:
         return f"{self.seconds:7.1f} s {self.cpu:7.1f} CPU s {self.mebibytes:7.0f} MiB"
 
 
-def run(*command: object) -> Cost:
+def run(*words: object) -> Cost:
     started = time.perf_counter()
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([str(part) for part in command], stdout=said, env=ENVIRONMENT)
+        process = subprocess.Popen([str(part) for part in words], stdout=said, env=ENVIRONMENT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         text = said.read().decode()
     if process.returncode:
-        raise SystemExit(f"{command} failed: {text}")
+        raise SystemExit(f"{words} failed: {text}")
     return Cost(time.perf_counter() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, text)
 
 
-def spherepair(*arguments: object) -> Cost:
+def command(*arguments: object) -> Cost:
     return run(sys.executable, "-m", "spherepair", *arguments)
 
 
@@ -89,14 +96,14 @@ def write_pairs(file: Path, n_rows: int, n_pairs: int, rng: np.random.Generator)
 
 def fit(data: Path, pairs: Path, model: Path, *options: object) -> Cost:
     short = ("--clusters", N_CLUSTERS, "--hidden-dims", "64", "--max-epochs", 3, "--device", "cpu", "--json")
-    return spherepair("fit", data, "--constraints", pairs, "--id", "id", "--out", model, *short, *options)
+    return command("fit", data, "--constraints", pairs, "--id", "id", "--out", model, *short, *options)
 
 
 def compare_predict(model: Path, files: dict[int, Path], folder: Path) -> None:
     print("predict, one parquet file, one thread")
     found = {}
     for n_rows, file in files.items():
-        found[n_rows] = spherepair("predict", model, file, "--out", folder / "l.parquet", "--id", "id")
+        found[n_rows] = command("predict", model, file, "--out", folder / "l.parquet", "--id", "id")
         print(f"  {n_rows:>10,} rows {found[n_rows]}  {n_rows / found[n_rows].cpu:10,.0f} rows a CPU s")
     few, many = min(files), max(files)
     memory = found[many].mebibytes / found[few].mebibytes
@@ -128,20 +135,46 @@ def compare_engines(model: Path, file: Path, folder: Path) -> None:
         out = folder / "labels"
         shutil.rmtree(out, ignore_errors=True)
         given = ("--engine", engine, "--workers", workers, "--json")
-        said = json.loads(spherepair("predict", model, file, "--out", out, *given).said)
+        said = json.loads(command("predict", model, file, "--out", out, *given).said)
         print(f"  {engine:>6} {workers} {said['seconds']:7.1f} s {said['rows_per_second']:10,.0f} rows/s")
+
+
+def measure_core(folder: Path, rng: np.random.Generator, n_rows: int = 40_000, n_features: int = 384) -> None:
+    """Rows a CPU second of this process, with the default network, vectors in one column."""
+    X = rng.standard_normal((n_rows, n_features), dtype=np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), n_features)
+    file = folder / "vectors.parquet"
+    pq.write_table(pa.table({"v": vectors}), file, compression="none", use_dictionary=False)
+    pairs = Constraints.from_labels(np.arange(2000) % N_CLUSTERS, n_pairs=300, random_state=0)
+    model = SpherePair(N_CLUSTERS, pretraining=None, max_epochs=1, random_state=0, device="cpu")
+    model.fit(pa.table({"v": vectors.slice(0, 2000)}), constraints=pairs)
+    opened, needs = open_data_file(find_files(file)[0]), model_needs(model)
+    started = time.process_time()
+    batches = list(opened.batches(needs))
+    read = time.process_time() - started
+    for batch in batches:
+        label_rows(model, batch.X)
+    both = time.process_time() - started
+    print(
+        f"one core, {n_features} features, {file.stat().st_size / n_rows:,.0f} bytes a row: rows a CPU second"
+    )
+    print(f"  read {n_rows / read:,.0f}, label {n_rows / (both - read):,.0f}, both {n_rows / both:,.0f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, nargs=2, default=[10**6, 10**7])
-    parser.add_argument("--only", nargs="+", default=["predict", "fit", "engines"])
+    parser.add_argument("--only", nargs="+", default=["core", "predict", "fit", "engines"])
     parser.add_argument("--folder", type=Path, default=None)
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(N_CLUSTERS, N_FEATURES)).astype(np.float32)
     try:
+        if "core" in options.only:
+            measure_core(folder, rng)
+        if options.only == ["core"]:
+            return
         files = {n_rows: folder / f"rows-{n_rows}.parquet" for n_rows in options.rows}
         for n_rows, file in files.items():
             write_rows(file, n_rows, rng, centers)
