@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spherepair.errors import InvalidDataError
@@ -75,6 +76,11 @@ def test_what_is_not_there_is_named(tree: Path, source: str, message: str) -> No
 def test_a_file_named_twice_is_refused(tree: Path) -> None:
     with pytest.raises(InvalidDataError, match="more than once"):
         find_files([tree / "a.csv", f"{tree}/*.csv"])
+
+
+def test_a_stream_is_no_data_set() -> None:
+    with pytest.raises(InvalidDataError, match="a stream of batches can be read only once"):
+        find_files(pa.table({"a": [1]}).to_reader())
 
 
 def test_size_and_time_are_known(tree: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from spherepair.errors import InvalidDataError
 from spherepair.files import atomic_write
+from spherepair.files.arrow_rows import is_stream
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, require_pyarrow
 
 #: Files of which a data set may consist.
@@ -103,6 +104,11 @@ def find_files(source: Any) -> list[SourceFile]:
         with a dot or an underscore are left out. Several sources keep their order.
     """
     require_pyarrow(Path("the data set"))
+    if is_stream(source):
+        raise InvalidDataError(
+            "a stream of batches can be read only once and has no parts; give it to predict of the model, or "
+            "to spherepair.scale.predict_fn."
+        )
     sources = [source] if isinstance(source, str | os.PathLike) else list(source)
     found = [file for one in sources for file in _files_of(one)]
     told = ", ".join(map(str, sources)) or "the list of files"
