@@ -16,7 +16,12 @@ from spherepair.errors import InvalidParameterError
 
 
 def test_every_experiment_of_the_paper_ships_with_the_package():
-    assert [experiment.id for experiment in list_experiments()] == [*ORDER, "toy"]
+    assert [experiment.id for experiment in list_experiments()] == [
+        *ORDER,
+        "toy",
+        "wrong-answers",
+        "wrong-answers-digits",
+    ]
 
 
 @pytest.mark.parametrize("experiment", list_experiments(), ids=lambda experiment: experiment.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from spherepair import Schedule, Terms
@@ -16,6 +17,7 @@ from spherepair.benchmark.runs import (
     RunSpec,
     build_method,
     content_key,
+    draw_pairs,
     expand,
     select,
 )
@@ -71,6 +73,7 @@ def test_key_knows_everything_that_decides_the_result():
         {"estimator": "SpherePair.paper"},
         {"parameters": {"omega": 2.5}},
         {"pairs": PairChoice(100, level=1)},
+        {"pairs": PairChoice(100, wrong_answers=0.1)},
         {"seed": 1},
         {"measure": ("n_clusters", "scores")},
         {"tail_ratios": (0.1,)},
@@ -148,3 +151,19 @@ def test_sweep_can_vary_one_entry_of_a_table(tiny):
     found = [run.spec.parameters["terms"] for run in expand(read_experiment(tiny))]
     assert found[0] == {"must_link_weight": 1.0, "neighbor_weight": 0.0}
     assert {table["neighbor_weight"] for table in found} == {0.0, 0.2}
+
+
+def test_a_share_of_the_pairs_is_turned_round_and_named():
+    experiment = read_experiment("wrong-answers-digits")
+    planned = expand(select(experiment, wrong_answers=(0.0, 0.2), seeds=(0,)))
+    assert {run.pairs for run in planned} == {"1k", "1k, 20 % wrong"}
+    assert {run.spec.pairs.wrong_answers for run in planned} == {0.0, 0.2}
+    y = np.arange(500) % 5
+    right, wrong = (draw_pairs(y, PairChoice(2000, wrong_answers=share), seed=3) for share in (0.0, 0.2))
+    assert (right.is_must_link == (y[right.left] == y[right.right])).all()
+    assert np.array_equal(right.left, wrong.left)
+    assert np.mean(right.is_must_link != wrong.is_must_link) == pytest.approx(0.2, abs=0.03)
+
+
+def test_runs_without_wrong_answers_keep_the_keys_of_before():
+    assert SPEC.to_dict()["pairs"] == {"n_pairs": 100, "level": 0}

@@ -89,6 +89,23 @@ def test_a_given_share_is_believed(data: Any, right: Constraints) -> None:
     assert "weighed pairs" in {record["stage"] for record in model.history_}
 
 
+@pytest.mark.parametrize(
+    ("wrong_answers", "n_pairs", "steps"), [("auto", 60, 1500), ("auto", 20, None), (None, 60, None)]
+)
+def test_where_answers_are_judged_even_small_tables_are_pretrained_in_full(
+    data: Any, monkeypatch: Any, wrong_answers: Any, n_pairs: int, steps: int | None
+) -> None:
+    asked = []
+    monkeypatch.setattr(
+        "spherepair.estimators.spherepair.pretrain",
+        lambda *_, method: asked.append(getattr(method, "min_steps", None)),
+    )
+    pairs = Constraints.from_labels(data[1], n_pairs, random_state=0)
+    quick = FAST | {"pretraining": "joint", "max_epochs": 1, "batch_size": 8, "wrong_answers": wrong_answers}
+    SpherePair(5, **quick).fit(data[0], constraints=pairs)
+    assert asked == [steps]
+
+
 def test_the_protocol_of_the_paper_judges_nothing() -> None:
     assert SpherePair.paper(3).wrong_answers is None
 

@@ -87,7 +87,7 @@ class Experiment:
     answers : tuple of int
         Instead of pairs: numbers of answers after which an interview is measured, in rising order.
     wrong_answers : tuple of float
-        Shares of wrong answers; each is an interview of its own.
+        Shares of wrong answers; each is a set of pairs or an interview of its own.
     sweep : mapping
         Parameters and the values to try; a name like ``"terms.neighbor_weight"`` sets one entry of a table.
     stand_ins : mapping

@@ -28,6 +28,7 @@ from spherepair.benchmark.runs import (
     RunSpec,
     build_method,
     content_key,
+    draw_pairs,
 )
 from spherepair.clustering import infer_n_clusters
 from spherepair.clustering.assigners import resolve_assigner, unit_rows
@@ -77,20 +78,6 @@ class Measured:
 
     record: Record
     arrays: Arrays = field(default_factory=dict)
-
-
-def draw_pairs(y: Labels, pairs: PairChoice, seed: int) -> Constraints:
-    """Draw the pairs of a run: the same for all methods, each set within the next larger one.
-
-    Examples
-    --------
-    >>> y = np.arange(60) % 3
-    >>> [len(draw_pairs(y, PairChoice(20, level), seed=0)) for level in (0, 1, 2)]
-    [20, 100, 200]
-    """
-    if pairs.level == 0:
-        return Constraints.from_labels(y, pairs.n_pairs, random_state=seed)
-    return Constraints.imbalanced(y, pairs.n_pairs, random_state=seed)[pairs.level]
 
 
 def measure_run(spec: RunSpec, rows: Rows, pretrained: Path) -> Measured:

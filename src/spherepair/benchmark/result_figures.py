@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,9 @@ def _picture(named: NamedFigure, summary: Summary) -> Picture:
 def _comparisons(summary: Summary, results: ResultsFolder) -> Iterator[NamedFigure]:
     """A score against the number of pairs, one line per method."""
     counts = summary.experiment.pairs
+    if len(summary.experiment.wrong_answers) > 1:
+        yield from _errors(summary)
+        return
     if len(counts) < 2:
         return
     for dataset in summary.values_of("dataset"):
@@ -95,6 +99,29 @@ def _comparisons(summary: Summary, results: ResultsFolder) -> Iterator[NamedFigu
             width=DOUBLE_COLUMN,
         )
         yield NamedFigure(dataset, title, figure)
+
+
+def _errors(summary: Summary) -> Iterator[NamedFigure]:
+    """A score against the share of wrong answers, one line per method; a figure for each number of pairs."""
+    shares = summary.experiment.wrong_answers
+    for dataset, n_pairs in product(summary.values_of("dataset"), summary.experiment.pairs):
+        sets = [pair_label(PairChoice(n_pairs, wrong_answers=share)) for share in shares]
+        methods = summary.values_of("method")
+        lines = _lines(summary, {m: [Setting(dataset, m, pairs) for pairs in sets] for m in methods})
+        if not lines:
+            continue
+        title = f"{dataset}, {pair_label(PairChoice(n_pairs))} pairs: test accuracy by wrong answers"
+        figure = plot_sweep(
+            100 * np.asarray(shares, dtype=float),
+            np.stack(list(lines.values())),
+            labels=list(lines),
+            title=title,
+            x_label="wrong answers in percent",
+            y_label="test ACC in percent",
+            scale="linear",
+            width=DOUBLE_COLUMN,
+        )
+        yield NamedFigure(f"{dataset}-{n_pairs}", title, figure)
 
 
 def _sweeps(summary: Summary, results: ResultsFolder) -> Iterator[NamedFigure]:

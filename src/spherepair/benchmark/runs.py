@@ -13,8 +13,11 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from spherepair import __version__
 from spherepair.benchmark.experiments import DatasetChoice, Experiment, MethodChoice
+from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError, quoted
 from spherepair.estimators import ESTIMATORS
 from spherepair.terms import Terms
@@ -41,10 +44,11 @@ IMBALANCE = (1, 5, 10)
 
 @dataclass(frozen=True)
 class PairChoice:
-    """Which pairs: ``n_pairs`` random ones, or IMB1 or IMB2 grown from that many."""
+    """Which pairs: ``n_pairs`` random ones, or IMB1 or IMB2 grown from that many; a share is wrong."""
 
     n_pairs: int
     level: int = 0
+    wrong_answers: float = 0.0
 
     @property
     def count(self) -> int:
@@ -92,7 +96,10 @@ class RunSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        found = asdict(self)
+        if isinstance(self.pairs, PairChoice) and not self.pairs.wrong_answers:
+            del found["pairs"]["wrong_answers"]  # runs that are stored have no such entry
+        return found
 
     @property
     def key(self) -> str:
@@ -128,6 +135,25 @@ class PlannedRun:
         swept = "".join(f", {name}={value}" for name, value in self.swept.items())
         told = self.pairs if isinstance(self.spec.pairs, InterviewChoice) else f"{self.pairs} pairs"
         return f"{self.dataset}, {self.method}{swept}, {told}, seed {self.spec.seed}"
+
+
+def draw_pairs(y: Any, pairs: PairChoice, seed: int) -> Constraints:
+    """Draw the pairs of a run: the same for all methods, each set within the next larger one.
+
+    A share of the answers is turned round, each with the same probability.
+
+    Examples
+    --------
+    >>> y = np.arange(60) % 3
+    >>> [len(draw_pairs(y, PairChoice(20, level), seed=0)) for level in (0, 1, 2)]
+    [20, 100, 200]
+    """
+    if pairs.level == 0:
+        drawn = Constraints.from_labels(y, pairs.n_pairs, random_state=seed)
+    else:
+        drawn = Constraints.imbalanced(y, pairs.n_pairs, random_state=seed)[pairs.level]
+    is_wrong = np.random.default_rng([seed, 7]).random(len(drawn)) < pairs.wrong_answers
+    return replace(drawn, is_must_link=drawn.is_must_link ^ is_wrong)
 
 
 def content_key(content: Any) -> str:
@@ -179,7 +205,8 @@ def select(
     _check_known("method", methods, [m.label for m in experiment.methods])
     sizes = [str(n) for n in (*experiment.pairs, *experiment.imbalanced)]
     _check_known("pairs", tuple(map(str, pairs)), sizes)
-    shares = [f"{share:g}" for share in experiment.wrong_answers if experiment.answers]
+    has_wrong = experiment.answers or experiment.wrong_answers != (0.0,)
+    shares = [f"{share:g}" for share in experiment.wrong_answers if has_wrong]
     _check_known("wrong_answers", tuple(f"{share:g}" for share in wrong_answers), shares)
     _check_known("seed", tuple(map(str, seeds)), [str(seed) for seed in experiment.seeds])
     return replace(
@@ -200,9 +227,12 @@ def pair_label(pairs: PairChoice, *, imbalanced: bool = False) -> str:
     --------
     >>> pair_label(PairChoice(5000)), pair_label(PairChoice(1000, level=2), imbalanced=True)
     ('5k', 'IMB2 (10k)')
+    >>> pair_label(PairChoice(1000, wrong_answers=0.2))
+    '1k, 20 % wrong'
     """
     count = f"{pairs.count // 1000}k" if pairs.count % 1000 == 0 else str(pairs.count)
-    return f"IMB{pairs.level} ({count})" if imbalanced else count
+    wrong = f", {100 * pairs.wrong_answers:g} % wrong" if pairs.wrong_answers else ""
+    return f"IMB{pairs.level} ({count}){wrong}" if imbalanced else count + wrong
 
 
 def answers_label(wrong_answers: float) -> str:
@@ -236,11 +266,11 @@ def _swept(experiment: Experiment) -> list[dict[str, Any]]:
 def _pairs(
     experiment: Experiment, method: MethodChoice
 ) -> Iterator[tuple[PairChoice | InterviewChoice, str]]:
-    for count in experiment.pairs:
-        pairs = PairChoice(count)
+    for count, share in product(experiment.pairs, experiment.wrong_answers):
+        pairs = PairChoice(count, wrong_answers=share)
         yield pairs, pair_label(pairs)
-    for count, level in product(experiment.imbalanced, experiment.levels):
-        pairs = PairChoice(count, level)
+    for count, level, share in product(experiment.imbalanced, experiment.levels, experiment.wrong_answers):
+        pairs = PairChoice(count, level, share)
         yield pairs, pair_label(pairs, imbalanced=True)
     for share in experiment.wrong_answers if experiment.answers else ():
         yield InterviewChoice(method.strategy, experiment.answers, share), answers_label(share)

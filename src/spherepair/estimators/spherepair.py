@@ -39,7 +39,7 @@ from spherepair.training import Plan, Recipe
 from spherepair.training.batches import Batches, PairTensors, Schedule
 from spherepair.training.hardware import Effort, choose_effort, torch_generator
 from spherepair.training.optimization import StoppingRule
-from spherepair.training.pretraining import pretrain
+from spherepair.training.pretraining import JointPretraining, pretrain
 from spherepair.validation import (
     AT_LEAST_ONE,
     LARGEST_WEIGHT,
@@ -95,7 +95,7 @@ class SpherePair(EmbeddingClusterer):
     wrong_answers : "auto", float or None, default=None
         How many answers are wrong: ``"auto"`` estimates it and trains on what each answer is worth, a
         number is the share, ``None`` takes all answers for right. Where none seem wrong, ``"auto"`` gives
-        what ``None`` does; otherwise it trains twice.
+        what ``None`` does with 1,500 steps of pretraining.
     encoder : TextEncoder, ImageEncoder, TableEncoder or torch.nn.Module, optional
         What turns your rows into numbers, fitted and saved with the model. Or a network of your own,
         (n, n_features) to (n, embedding_dim); copied, never changed.
@@ -264,7 +264,11 @@ class SpherePair(EmbeddingClusterer):
         return self.pretraining is not None
 
     def _pretrain(self, job: Job) -> None:
-        pretrain(job.network, job.rows, job.session, method=self.pretraining)
+        method = self.pretraining
+        if isinstance(method, str) and method == "joint" and self._can_judge(job.pairs):
+            # Small tables on a CPU have less by default; but neighbors who judge have to be right.
+            method = JointPretraining(min_steps=Effort.pretraining_steps)
+        pretrain(job.network, job.rows, job.session, method=method)
 
     def _plan(self, job: Job, stage: Stage) -> Plan:
         objective = self._objective(job, stage)
