@@ -46,7 +46,7 @@ def main() -> None:
 def measure(name: str, n_pairs: int, seed: int) -> str:
     X, y, new, truth, encode = load_table(name, seed)
     pairs = Constraints.from_labels(y, n_pairs, random_state=seed)
-    model = Timed(len(np.unique(y)), hidden_dims="small", random_state=seed, progress=False)
+    model = Timed(len(np.unique(y)), random_state=seed, progress=False)
     start = time.process_time()
     model.fit(X, constraints=pairs)
     seconds = time.process_time() - start

@@ -30,6 +30,8 @@ ARRAYS = "novelty."
 MOST_ENTRIES, FEWEST_TOGETHER = 2**22, 512
 #: Fewer rows outside of all pairs do not stand for new rows.
 FEWEST_FREE_ROWS = 50
+#: Rows that are moved to stand for new ones.
+MOVED_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +268,7 @@ class AssessedClusterer:
             return
         found = before or _compare(self, job, rehearsal, known)
         if found is not None:
-            z = self.embedding_[_rows_like_new_ones(job, known)]
+            z = _embed_like_new(self, job, known)
             self.calibration_ = replace(found, temperature=_temperature(self, z, found.accuracy))
 
 
@@ -377,11 +379,21 @@ def _temperature(model: Any, embedding: NDArray[np.float32], accuracy: float) ->
     return calibration.find_temperature(model._membership_logits()(z), accuracy)
 
 
-def _rows_like_new_ones(job: Job, known: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows in no pair, which training has not moved where an answer wants them; all where they are few."""
+def _embed_like_new(model: Any, job: Job, known: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Embeddings as new rows have them: training has not moved them where an answer wants them.
+
+    Those of rows in no pair; where they are few, of rows that were moved as far as their neighbors are apart.
+    """
     free = known[~np.isin(known, np.concatenate([job.pairs.left, job.pairs.right]))]
-    chosen = free if len(free) >= FEWEST_FREE_ROWS else known
-    return chosen[: calibration.TEMPERATURE_ROWS]
+    if len(free) >= FEWEST_FREE_ROWS:
+        found: NDArray[np.float32] = model.embedding_[free[: calibration.TEMPERATURE_ROWS]]
+        return found
+    x = _gather(job, known[:MOVED_ROWS])
+    if len(x) < 3:
+        return np.asarray(model.embedding_[known])
+    first, second = torch.cdist(x, x).fill_diagonal_(torch.inf).topk(2, largest=False).indices.T
+    moved = x + (x[first] - x[second]) / 2**0.5
+    return np.asarray(model._embed(model.network_, moved).cpu().numpy())
 
 
 def _most_rows(job: Job) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from torch import Tensor
 from spherepair import validation
 from spherepair.clustering.profiles import Profiles, profile_columns
 from spherepair.encoders.shown import only_texts, shown_content
-from spherepair.encoders.text import as_texts
+from spherepair.encoders.text import TextEncoder, as_texts
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators.job import encode_rows, takes_raw_rows
 from spherepair.training.rows import open_rows
@@ -220,11 +219,9 @@ def propose_names(
     n_clusters, labels = model.n_clusters_, model.labels_
     rows = np.unique(np.linspace(0, len(labels) - 1, NAMING_ROWS).astype(np.int64))
     names, shown = feature_names or getattr(model, "feature_names_in_", None), table
-    if isinstance(X, str | os.PathLike):  # a folder of pictures
-        return default_names(n_clusters)
     if takes_raw_rows(model):
-        content = shown_content(model.encoder_, _some_rows(X, rows))
-        if content is None or "image" in content[2]:
+        content = shown_content(model.encoder_, _some_rows(X, rows)) if _has_words(model.encoder_) else None
+        if content is None:
             return default_names(n_clusters)
         shown, names = content[:2]
     elif names is None:
@@ -257,6 +254,13 @@ def _are_flags(table: Any) -> bool:
     values = table[: min(64, table.shape[0])]
     dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
     return bool(dense.min(initial=0.0) >= 0 and np.mean(dense == 0) > 0.5)
+
+
+def _has_words(encoder: Any) -> bool:
+    """Whether raw rows hold more than pictures, which name nothing."""
+    if not hasattr(encoder, "used_columns"):
+        return isinstance(encoder, TextEncoder)
+    return len(encoder.used_columns("image")) < len(encoder.used_columns())
 
 
 def _some_rows(X: Any, rows: NDArray[np.int64]) -> Any:
