@@ -8,6 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+__all__ = [
+    "ConflictError",
+    "ConstraintWarning",
+    "DatasetNotFoundError",
+    "DeviceMemoryError",
+    "EmbeddingDimensionWarning",
+    "InvalidAnswerError",
+    "InvalidConstraintsError",
+    "InvalidDataError",
+    "InvalidParameterError",
+    "MissingDependencyError",
+    "MissingRowsError",
+    "ModelFileError",
+    "PartError",
+    "RecordError",
+    "SpherePairError",
+    "SpherePairWarning",
+    "TrainingDivergedError",
+    "UnusableColumnsError",
+]
+
 #: Most characters of a file, a value or a foreign message that an error of ours repeats.
 LONGEST_QUOTE = 80
 #: Most names that a message lists.
