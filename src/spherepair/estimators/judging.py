@@ -216,8 +216,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
         pretrained = self._pretrained(job)
         judge = self._judge_of(job, pretrained)
         if job.session.take_finished(FIT.name):
-            self.n_clusters_ = int(job.session.kept[N_CLUSTERS])
-            same: NDArray[np.float64] = job.session.kept[SAME].cpu().numpy().copy()
+            same = self._kept_judgment(job)
         else:
             is_over = self._train_first(job, judge)
             self._finish(job)
@@ -239,11 +238,23 @@ class JudgingClusterer(DeepConstrainedClusterer):
         self._keep(judgment, job.pairs, worth=judgment.worth)
         logger.warning("%s", judgment.wrong)
 
+    def _kept_judgment(self, job: Job) -> NDArray[np.float64]:
+        """What the first training has found, of an interrupted fit that was in its second."""
+        with job.session.reading():
+            n_clusters, same = (
+                int(job.session.kept[N_CLUSTERS]),
+                job.session.kept[SAME].cpu().double().numpy(),
+            )
+            if n_clusters < 1 or same.shape != (len(job.pairs),) or not ((same >= 0) & (same <= 1)).all():
+                raise ValueError("its judgment of the answers cannot be")
+        self.n_clusters_ = n_clusters
+        return same.copy()
+
     def _pretrained(self, job: Job) -> Any:
         """A copy of the network before it saw pairs; where a fit resumes after that, from its checkpoint."""
-        network, kept = copy.deepcopy(job.network), job.session.kept
+        network = copy.deepcopy(job.network)
         if any(job.session.is_resumed(stage.name) for stage in (FIT, WEIGHED)):
-            network.load_state_dict({name: kept[PRETRAINED + name] for name in network.state_dict()})
+            job.session.restore(network, PRETRAINED)
         else:
             job.session.kept |= {PRETRAINED + k: v.clone() for k, v in network.state_dict().items()}
         return network.eval()

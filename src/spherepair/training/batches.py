@@ -56,17 +56,12 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.min_steps != "auto" and not _is_count(self.min_steps, MOST_STEPS):
-            raise InvalidParameterError(
-                f"Schedule: min_steps must be 'auto' or from 1 to {MOST_STEPS}, got {quoted(self.min_steps)}."
-            )
+            raise _refused("min_steps", f"'auto' or from 1 to {MOST_STEPS}", self.min_steps)
         rows = self.reconstruction_rows
         if rows not in ("auto", "all") and not _is_count(rows, MOST_ROWS):
-            raise InvalidParameterError(
-                "Schedule: reconstruction_rows must be 'auto', 'all' or a whole number from 1 to "
-                f"{MOST_ROWS}, got {quoted(rows)} instead."
-            )
+            raise _refused("reconstruction_rows", f"'auto', 'all' or from 1 to {MOST_ROWS}", rows)
         if not isinstance(self.ema, bool | np.bool_):
-            raise InvalidParameterError(f"Schedule: ema must be True or False, got {quoted(self.ema)}.")
+            raise _refused("ema", "True or False", self.ema)
 
     def steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
         """Steps of whole passes over the pairs, at least ``min_steps``; no step is without pairs."""
@@ -81,6 +76,10 @@ class Schedule:
             return max(1, n_rows // n_steps)
         size = batch_size if self.reconstruction_rows == "auto" else self.reconstruction_rows
         return min(int(size), n_rows)
+
+
+def _refused(name: str, wanted: str, given: Any) -> InvalidParameterError:
+    return InvalidParameterError(f"Schedule: {name} must be {wanted}, got {quoted(given)} instead.")
 
 
 def _is_count(value: Any, most: int) -> bool:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -149,6 +149,17 @@ class Session:
         """GPUs whose generators the layers draw from."""
         return [torch.cuda.current_device()] if self.hardware.is_cuda else []
 
+    def restore(self, network: nn.Module, prefix: str) -> None:
+        """Load weights that an earlier stage has kept under names that begin so."""
+        weights = _section(self.kept, prefix)
+        with self.reading():
+            check_weights(network.state_dict(), weights)
+            network.load_state_dict(weights)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Turn whatever is raised by what was kept, and does not fit, into one error."""
+        return nullcontext() if self._checkpoint is None else self._checkpoint.reading()
+
     def is_resumed(self, stage: str) -> bool:
         """Whether a checkpoint holds part of this stage."""
         return self._checkpoint is not None and self._checkpoint.stage == stage
@@ -214,7 +225,7 @@ class Checkpoint:
         self._manifest: dict[str, Any] = {}
         if self._file.exists():
             self._manifest, self._tensors = read_tensor_file(self._file)
-            with self._restoring():
+            with self.reading():
                 check_checkpoint(self._manifest, self._tensors)
             self._refuse_other_fit()
 
@@ -237,7 +248,7 @@ class Checkpoint:
         """Load the weights, if there are any."""
         weights = _section(self._tensors, _NETWORK)
         if weights:
-            with self._restoring():
+            with self.reading():
                 check_weights(network.state_dict(), weights)
                 network.load_state_dict(weights)
 
@@ -255,7 +266,7 @@ class Checkpoint:
         if self.stage != state.stage:
             return
         # The network's own weights are missing here: they have a section of their own.
-        with self._restoring():
+        with self.reading():
             loaded = state.objective.load_state_dict(_section(self._tensors, _OBJECTIVE), strict=False)
         if loaded.unexpected_keys:
             raise ModelFileError(
@@ -264,7 +275,7 @@ class Checkpoint:
             )
         state.records.extend(self._manifest["records"])
         state.monitored.extend(self._manifest["monitored"])
-        with self._restoring():
+        with self.reading():
             state.optimizer.restore(_section(self._tensors, _OPTIMIZER))
         self._manifest, self._tensors = {}, {}
 
@@ -291,7 +302,7 @@ class Checkpoint:
         write_tensor_file(self._file, manifest, tensors)
 
     @contextmanager
-    def _restoring(self) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """Turn whatever a checkpoint raises that does not fit into one error."""
         try:
             yield
