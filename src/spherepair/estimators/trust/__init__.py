@@ -26,8 +26,8 @@ from spherepair.training.hardware import derive_seed, torch_generator
 
 #: How the names of arrays begin that are saved.
 ARRAYS = "novelty."
-#: Entries of the rows that are looked at together (16 MiB), unless these are fewer rows than that.
-MOST_ENTRIES, FEWEST_TOGETHER = 2**22, 512
+#: Entries of the rows that are looked at together (8 MiB), unless these are fewer rows than that.
+MOST_ENTRIES, FEWEST_TOGETHER = 2**21, 512
 #: Fewer rows outside of all pairs do not stand for new rows.
 FEWEST_FREE_ROWS = 50
 #: Rows that are moved to stand for new ones.
