@@ -48,6 +48,17 @@ def test_a_data_set_becomes_a_folder_of_labels(call, example, rows, tmp_path, ex
     assert call(*asked).json["n_kept"] == 3
 
 
+def test_rows_in_no_cluster_are_counted(call, example, rows, tmp_path):
+    strange = pa.table({"name": ["far"], **{f"f{place}": [500.0] for place in range(5)}})
+    pq.write_table(strange, rows / "9.parquet")
+    asked = ("predict", example.model, rows, "--unknown", "--workers", "1", "--out", tmp_path / "labels")
+    done = call(*asked, "--json").json
+    assert labels_in(tmp_path / "labels")[-1] == -1
+    assert done["n_unknown"] == np.count_nonzero(labels_in(tmp_path / "labels") < 0) < 10
+    assert done["false_alarms"] == 0.01
+    assert f"unknown     {done['n_unknown']} rows in no cluster" in call(*asked).out
+
+
 def test_the_result_is_said_in_words(call, example, rows, tmp_path):
     done = call("predict", example.model, rows, "--out", tmp_path / "labels", "--workers", "1")
     assert "120 rows labeled" in done.out

@@ -56,6 +56,15 @@ VALUES: dict[str, Any] = {
     "cluster_number": [3, {}, {"value": "x"}, []],
     "pair_texts": [[], {"by": "ann"}, {"by": [1]}],
     "wrong_answers": [1, {}, {"share": 2}],
+    "calibration": [
+        1,
+        {},
+        {"temperature": 0, "accuracy": 0.9, "n_pairs": 9},
+        {"temperature": float("nan"), "accuracy": 0.9, "n_pairs": 9},
+        {"temperature": 1, "accuracy": 2, "n_pairs": 9},
+        {"temperature": 1, "accuracy": 0.9, "n_pairs": -1},
+    ],
+    "group_names": [None, "abc", [1, 2, 3], ["a", "b"], {}],
     "row_encoder": [1, {}, {"encoder": None}, {"encoder": {"class": "Popen", "state": {}}, "versions": {}}],
 }
 
@@ -111,6 +120,16 @@ TENSORS: dict[str, Any] = {
     "links as numbers": _map("pairs.is_must_link", lambda t: t.long()),
     "a scaling of zero columns": _map("scaling.shift", lambda t: t[:-1]),
     "a negative scaling": _map("scaling.factor", lambda t: -t),
+    "a mean of fewer columns": _map("novelty.mean", lambda t: t[:-1]),
+    "no mean": lambda tensors: tensors.pop("novelty.mean"),
+    "axes that are NaN": _set("novelty.axes", 0, float("nan")),
+    "fewer axes": _map("novelty.axes", lambda t: t[:, :-1]),
+    "a whitening that is not square": _map("novelty.whitening", lambda t: t[:-1]),
+    "no cluster where rows lie": _map("novelty.centers", lambda t: t[:0]),
+    "three typical distances": _map("novelty.typical", lambda t: t.repeat(2)[:3]),
+    "distances that descend": _map("novelty.steps", lambda t: t.flip(0)),
+    "negative distances": _map("novelty.steps", lambda t: t - 1e6),
+    "distances as whole numbers": _map("novelty.steps", lambda t: t.long()),
     "weights of the network that are infinite": lambda tensors: (
         next(t for k, t in tensors.items() if k.startswith("network.")).reshape(-1)[:1].fill_(float("inf"))
     ),

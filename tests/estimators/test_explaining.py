@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,14 @@ def test_the_answers_about_a_row_come_first(fitted: SpherePair, X: Any) -> None:
     why = fitted.explain(X[own.left : own.left + 1])
     assert own.left in {end for answer in why.answers for end in (answer.left, answer.right)}
     assert len(why.answers) == len(why.typical_rows) == len(why.influences) == 5
+
+
+def test_answers_that_are_likely_wrong_explain_nothing(fitted: SpherePair, X: Any) -> None:
+    own, model = fitted.constraints_[0], copy.copy(fitted)
+    model.pair_weights_ = np.where(np.arange(len(fitted.constraints_)) == 0, 0.1, 1.0)
+    answers = model.explain(X[own.left : own.left + 1], n_examples=1000).answers
+    assert len(answers) == len(fitted.constraints_) - 1
+    assert (own.left, own.right) not in {(answer.left, answer.right) for answer in answers}
 
 
 def test_one_row_at_a_time(fitted: SpherePair, X: Any) -> None:

@@ -40,7 +40,7 @@ def folder(fitted: SpherePair, tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "transform"])
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "transform", "novelty"])
 def test_it_predicts_as_before(folder: Path, fitted: SpherePair, rows: Any, method: str) -> None:
     expected = getattr(fitted, method)(rows[0])
     np.testing.assert_array_equal(getattr(load(folder), method)(rows[0]), expected)
@@ -50,6 +50,7 @@ def test_it_predicts_as_before(folder: Path, fitted: SpherePair, rows: Any, meth
 def test_other_methods_too(method: Any, rows: Any, pairs: Constraints, tmp_path: Path) -> None:
     model = method(3, **TINY).fit(rows[0], constraints=pairs)
     model.save(tmp_path / "model", rows=False)
+    assert load(tmp_path / "model").calibration_ == model.calibration_ is not None
     expected = model.predict_proba(rows[0])
     np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(rows[0]), expected)
 
@@ -74,6 +75,8 @@ def test_what_is_not_there_is_said(folder: Path, name: str) -> None:
         lambda model, X, pairs: model.score_pairs(pairs),
         lambda model, X, pairs: model.suspects(),
         lambda model, X, pairs: model.count_clusters(),
+        lambda model, X, pairs: model.explain(X[:1]),
+        lambda model, X, pairs: model.calibrate(pairs),
         lambda model, X, pairs: model.save("never-written"),
     ],
 )

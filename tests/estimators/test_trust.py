@@ -86,6 +86,12 @@ def test_a_rehearsal_needs_some_pairs_of_both_kinds(
     assert len(seen) == 1
 
 
+def test_a_refinement_with_the_first_pairs_calibrates(make: Any, X: Any, pairs: Any) -> None:
+    with pytest.warns(match="no constraints"):
+        model = make(max_epochs=2).fit(X)
+    assert model.refine(pairs).calibration_.n_pairs == len(pairs)
+
+
 def test_one_in_a_hundred_ordinary_rows_is_a_false_alarm(unsure: SpherePair) -> None:
     found = unsure.novelty(overlapping(4000, seed=2)[0])
     assert (found > 0.99).mean() == pytest.approx(0.01, abs=0.012)

@@ -48,9 +48,10 @@ def test_a_sample_has_the_rows_in_pairs_and_as_many_others(rows: Path, table: An
 
 
 def test_positions_count_through_all_files(rows: Path, table: Any) -> None:
-    given = Constraints.from_pairs(must_link=[(0, 239)], cannot_link=[(61, 120)])
+    given = Constraints.from_pairs(must_link=[(0, 239)], cannot_link=[(61, 120)], n_rows=240)
     needs = Needs(drop=("id", "y"))
     sample = draw_sample(rows, given, needs=needs, n_sample=10, seed=0)
+    assert sample.pairs.n_rows == len(sample.X) < 240
     X = table.select(["a", "b", "c"]).to_pandas().to_numpy()
     np.testing.assert_array_equal(sample.X[sample.pairs.left], X[given.left])
     np.testing.assert_array_equal(sample.X[sample.pairs.right], X[given.right])

@@ -65,6 +65,31 @@ def test_embedding_and_transform(rows: Path, folder: Path, model: SpherePair, tm
     assert read(tmp_path / "only").column_names == ["row", "embedding"]
 
 
+def test_rows_in_no_cluster(rows: Path, folder: Path, model: SpherePair, table: Any, tmp_path: Path) -> None:
+    strange = pa.table({"id": ["far"], **{name: np.array([90.0], np.float32) for name in "abc"}})
+    pq.write_table(strange, rows / "strange.parquet")
+    done = label(rows, folder, tmp_path / "out", false_alarms=0.02)
+    found = read(tmp_path / "out")
+    assert found.column_names == ["id", "label", "confidence", "novelty"]
+    novelty = model.novelty(table.select(["a", "b", "c"]))
+    np.testing.assert_array_equal(found["novelty"][:240], novelty)
+    np.testing.assert_array_equal(found["label"][:240], np.where(novelty > 0.98, -1, model.labels_))
+    assert found["label"][240].as_py() == -1
+    assert done.n_unknown == np.count_nonzero(novelty > 0.98) + 1 == 241 - sum(done.cluster_sizes)
+    assert label(rows, folder, tmp_path / "out", false_alarms=0.02).n_unknown == done.n_unknown
+    with pytest.raises(InvalidParameterError, match="made by another model or with other options"):
+        label(rows, folder, tmp_path / "out")
+    with pytest.raises(InvalidParameterError, match="false_alarms must be between 0 and 1"):
+        label(rows, folder, tmp_path / "other", false_alarms=1.0)
+
+
+def test_an_id_column_keeps_its_name(rows: Path, folder: Path, tmp_path: Path) -> None:
+    for file in rows.iterdir():
+        pq.write_table(pq.read_table(file).rename_columns({"id": "confidence"}), file)
+    label(rows, folder, tmp_path / "out", id_column="confidence")
+    assert read(tmp_path / "out").column_names == ["confidence", "label", "cluster_confidence"]
+
+
 def test_csv_and_arrays_are_parts_too(
     table: Any, folder: Path, model: SpherePair, rows: Path, tmp_path: Path
 ) -> None:

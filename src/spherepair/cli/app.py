@@ -77,7 +77,7 @@ COMMANDS = {
     ),
     "predict": Command(
         "predict_command",
-        "Label rows with a saved model: one file, or a data set of any size.",
+        "Label rows with a saved model, a file or a data set of any size, and say how sure each label is.",
         "spherepair predict model/ new_rows.csv --id id --out labels.csv",
     ),
     "explain": Command(

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from spherepair.cli.model_commands import read_inputs, result_fields, result_lines, training_progress
 from spherepair.cli.options import JsonOption, QuietOption, SeedOption, layer_sizes
-from spherepair.cli.predict_command import assess_blocks
 from spherepair.cli.raw_rows import ColumnChoice, read_rows_for
 from spherepair.cli.terminal import Terminal, command_terminal
 from spherepair.constraints import Constraints
@@ -76,7 +75,7 @@ def _run(
     seconds = elapsed()
     model.save(files.model)
     new = read_rows_for(model, files.new_rows, id_column=ID_COLUMN, drop=())
-    found = assess_blocks(model, new, terminal)
+    found = model.assess(new.X)
     labels, columns = found.labels, {"confidence": found.confidence.round(4)}
     write_labels(files.predictions, labels, ids=new.ids, id_name=ID_COLUMN, further=columns)
     with terminal.spinner("writing the picture and the report"):

@@ -30,7 +30,7 @@ from spherepair.cli.raw_rows import read_rows_for
 from spherepair.cli.terminal import command_terminal
 from spherepair.clustering import ClusterNumber
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.spherepair import SpherePair
@@ -362,10 +362,11 @@ def _find_row(table: Table, row: str, data: Path) -> int:
 
         place = pc.index(table.ids.cast(pa.string()), row).as_py()
         if place < 0:
-            raise InvalidDataError(f"{data} has no row with the ID {row!r}.")
+            raise InvalidDataError(f"{data} has no row with the ID {quoted(row)}.")
         return int(place)
     if not row.isdecimal() or int(row) >= table.n_rows:
         raise InvalidDataError(
-            f"--row {row}: {data} has rows 0 to {table.n_rows - 1}; to name a row by ID, give --id COLUMN."
+            f"--row {quoted(row)}: {data} has rows 0 to {table.n_rows - 1}; to name a row by ID, give "
+            "--id COLUMN."
         )
     return int(row)

@@ -46,8 +46,7 @@ from spherepair.files.label_files import write_labels
 from spherepair.files.places import is_many
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import MODEL_FILE
-from spherepair.scale import fit_sample
-from spherepair.scale.sampling import SAMPLE_ROWS, Sample, count_rows, draw_sample
+from spherepair.scale.sampling import SAMPLE_ROWS, Sample, count_rows, draw_sample, fit_sample
 from spherepair.training.session import CHECKPOINT_FILE
 
 

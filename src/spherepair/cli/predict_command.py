@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from spherepair import scale
 from spherepair.cli import options
@@ -20,7 +19,7 @@ from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
-from spherepair.estimators.trust import RowAssessment
+from spherepair.estimators.trust import UNKNOWN, RowAssessment, label_rows
 from spherepair.estimators.trust.explaining import default_names
 from spherepair.files.columns import PARQUET_SUFFIXES
 from spherepair.files.data_sets import RowBatch, open_data_file
@@ -31,8 +30,6 @@ from spherepair.scale.labeling import model_needs
 
 #: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
 BLOCK_ROWS = 65_536
-#: Label of rows that belong to no cluster.
-UNKNOWN = -1
 
 
 class Engine(StrEnum):
@@ -82,43 +79,39 @@ def predict(
     out: OutOption,
     id_column: options.IdOption = None,
     drop: options.DropOption = None,
+    unknown: options.UnknownOption = False,
+    false_alarms: options.FalseAlarmsOption = 0.01,
     engine: EngineOption = None,
     address: AddressOption = None,
     workers: WorkersOption = None,
     embedding: EmbeddingOption = False,
     dry_run: DryRunOption = False,
-    unknown: options.UnknownOption = False,
-    false_alarms: options.FalseAlarmsOption = 0.01,
     device: options.DeviceOption = "auto",
     quiet: options.QuietOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Label rows with a saved model: one file, or a data set of any size.
+    """Label rows with a saved model, a file or a data set of any size, and say how sure each label is.
 
-    A file of labels says how sure each one is. A data set becomes a folder with a file of labels for each of
-    its files, or parts of large ones; run the same command again to go on after an interruption.
+    A data set becomes a folder with a file of labels for each of its files, or parts of large ones. Run the
+    same command again to go on after an interruption.
     """
     given = {"--engine": engine, "--address": address, "--workers": workers, "--embedding": embedding or None}
     used = [option for option, value in {**given, "--dry-run": dry_run or None}.items() if value is not None]
-    is_set = _is_data_set(data, out, used)
+    is_set, rate = _is_data_set(data, out, used), false_alarms if unknown else None
     left = "interrupted; run the same command again to go on." if is_set else NOTHING_WRITTEN
     with command_terminal("predict", as_json=as_json, quiet=quiet, interrupted=left) as terminal:
         if not is_set:
             options.check_label_file(Path(out), [Path(data[0])])
-            fitted = load(model, device=device)
-            alarms = false_alarms if unknown else None
-            with terminal.spinner(f"reading {data[0]}"):
-                opened = _open_rows(fitted, Path(data[0]), id_column, drop or ())
-            _predict_file(fitted, opened, Path(out), false_alarms=alarms, terminal=terminal)
+            reader = _FileReader(load(model, device=device), Path(data[0]), id_column, drop or ())
+            _predict_file(reader, Path(out), false_alarms=rate, terminal=terminal)
             return
-        if unknown:
-            raise InvalidParameterError("--unknown is for single files; predict the files one by one.")
         if drop:
             raise InvalidParameterError(
                 "--drop is for single files; of a data set only what is needed is read."
             )
         source = data if len(data) > 1 else data[0]
         asked: dict[str, Any] = {"model": model, "out": out, "id_column": id_column, "embedding": embedding}
+        asked["false_alarms"] = rate
         if dry_run:
             _print_estimate(scale.estimate(source, **asked), terminal)
             return
@@ -132,7 +125,7 @@ def predict(
                 bar.show("labeling", state.n_done, total=state.n_parts, remark=remark)
 
             done = scale.predict(source, progress=show, **asked, **carried)
-        _print_summary(done, terminal)
+        _print_summary(done, rate, terminal)
 
 
 def _is_data_set(data: Sequence[str], out: str, used: Sequence[str]) -> bool:
@@ -156,123 +149,119 @@ def _print_estimate(found: scale.Estimate, terminal: Terminal) -> None:
     terminal.print_result({"dry_run": True, **asdict(found)}, lines)
 
 
-def _print_summary(done: scale.Summary, terminal: Terminal) -> None:
-    fields = asdict(done)
+def _print_summary(done: scale.Summary, false_alarms: float | None, terminal: Terminal) -> None:
+    fields = asdict(done) | _unknown_fields(done.n_unknown, false_alarms)
     rounded = {name: round(fields.pop(name), 3) for name in ("seconds", "rows_per_second")}
     used = np.count_nonzero(done.cluster_sizes)
     lines = [
         f"{done.n_rows:,} rows labeled, {used} of {len(done.cluster_sizes)} clusters used",
         f"parts       {done.n_parts:,}, of which {done.n_kept:,} were there before",
         f"speed       {done.rows_per_second:,.0f} rows/s",
+        *_unknown_lines(done.n_unknown, false_alarms),
         f"labels      {done.out}",
     ]
     out = fields.pop("out")
     terminal.print_result({"labels": out, "n_clusters": len(done.cluster_sizes), **fields, **rounded}, lines)
 
 
-def _predict_file(
-    fitted: Any,
-    opened: tuple[Iterator[RowBatch], int, str | None],
-    out: Path,
-    *,
-    false_alarms: float | None,
-    terminal: Terminal,
-) -> None:
-    """Write labels, how sure they are, and with a rate of false alarms which rows are in no cluster."""
-    started, (batches, total, id_name) = time.monotonic(), opened
-    sizes, n_rows, sure = np.zeros(fitted.n_clusters_, np.int64), 0, 0.0
-    names = _names(fitted)
-    columns = ("name",) * (names is not None) + ("confidence",) + ("novelty",) * (false_alarms is not None)
-    with open_labels(out, id_name=id_name, further=columns) as write:
-        for batch, found in label_batches(fitted, batches, total, terminal):
-            labels = found.labels
-            if false_alarms is not None:
-                labels = np.where(found.novelty > 1.0 - false_alarms, UNKNOWN, labels)
-            said = {"name": None if names is None else names[labels]}
-            said |= {"confidence": found.confidence.round(4), "novelty": found.novelty.round(4)}
+def _unknown_fields(n_unknown: int, false_alarms: float | None) -> dict[str, Any]:
+    return {"n_unknown": None if false_alarms is None else n_unknown, "false_alarms": false_alarms}
+
+
+def _unknown_lines(n_unknown: int, false_alarms: float | None) -> list[str]:
+    if false_alarms is None:
+        return []
+    return [
+        f"unknown     {n_unknown:,} rows in no cluster (label {UNKNOWN}); of rows like those of the fit, "
+        f"{100 * false_alarms:g} % would be"
+    ]
+
+
+@dataclass(frozen=True)
+class _FileReader:
+    """A model, and the file whose rows it labels."""
+
+    model: Any
+    data: Path
+    id_column: str | None
+    drop: Sequence[str]
+
+    def open(self) -> tuple[Iterator[RowBatch], int, str | None]:
+        """Rows of the file batch by batch, how many there are, and the name of the IDs."""
+        is_parquet = self.data.is_file() and self.data.name.lower().endswith(PARQUET_SUFFIXES)
+        if is_parquet and not takes_raw_rows(self.model):
+            needs = model_needs(self.model, self.id_column)
+            try:
+                opened = open_data_file(find_files(self.data)[0])
+                opened.check(needs)
+                if not self.drop and needs.features is not None and self.id_column not in needs.features:
+                    return opened.batches(needs), sum(opened.group_sizes or ()), self.id_column
+            except InvalidDataError:
+                pass  # the reader of whole files says more about what is wrong
+        table = read_rows_for(self.model, self.data, id_column=self.id_column, drop=self.drop)
+        return _table_batches(table), table.n_rows, table.id_name
+
+
+def _predict_file(reader: _FileReader, out: Path, *, false_alarms: float | None, terminal: Terminal) -> None:
+    started, model = time.monotonic(), reader.model
+    with terminal.spinner(f"reading {reader.data}"):
+        batches, total, id_name = reader.open()
+    if total == 0:
+        raise InvalidDataError("the file has no rows; there is nothing to label.")
+    sizes, n_rows, sure = np.zeros(model.n_clusters_, np.int64), 0, 0.0
+    with open_labels(out, id_name=id_name) as write, terminal.progress_bar("labeling") as bar:
+        for batch in batches:
+            found = _assess_batch(model, batch, novelty=false_alarms is not None)
+            labels = found.known_labels(false_alarms)
             ids = batch.first + np.arange(len(labels)) if batch.ids is None else batch.ids
-            write(labels, ids, *(said[column] for column in columns))
+            write(labels, ids, _columns(model, found, labels, with_novelty=false_alarms is not None))
             sizes += np.bincount(labels[labels >= 0], minlength=len(sizes))
-            n_rows, sure = n_rows + len(labels), sure + float(found.confidence.sum())
+            n_rows, sure = n_rows + len(labels), sure + float(found.confidence.sum(dtype=np.float64))
+            bar.show("labeling", n_rows, total=total)
+    n_unknown = n_rows - int(sizes.sum())
     fields = {
         "labels": str(out),
         "n_rows": n_rows,
-        "n_clusters": fitted.n_clusters_,
+        "n_clusters": model.n_clusters_,
         "cluster_sizes": sizes.tolist(),
         "confidence": sure / n_rows,
-        "n_unknown": None if false_alarms is None else n_rows - int(sizes.sum()),
-        "false_alarms": false_alarms,
+        **_unknown_fields(n_unknown, false_alarms),
         "seconds": round(time.monotonic() - started, 3),
     }
     lines = [
         f"{n_rows:,} rows labeled, {np.count_nonzero(sizes)} of {len(sizes)} clusters used",
         f"confidence  {100 * sure / n_rows:.1f} % on average",
+        *_unknown_lines(n_unknown, false_alarms),
+        f"labels      {out}",
     ]
-    if false_alarms is not None:
-        lines.append(
-            f"unknown     {n_rows - sizes.sum():,} rows in no cluster (label {UNKNOWN}); of rows like those "
-            f"of the fit, {100 * false_alarms:g} % would be"
-        )
-    terminal.print_result(fields, [*lines, f"labels      {out}"])
+    terminal.print_result(fields, lines)
 
 
-def _names(model: Any) -> NDArray[Any] | None:
-    """Names of groups of texts and mixed tables; those of plain numbers say little."""
-    if not takes_raw_rows(model) or model.group_names_ == default_names(model.n_clusters_):
-        return None
-    return np.array([*model.group_names_, "unknown"], dtype=object)  # the last is that of UNKNOWN
+def _columns(model: Any, found: RowAssessment, labels: Any, *, with_novelty: bool) -> dict[str, Any]:
+    """How sure labels are, and names of groups; those of plain numbers say little and are left out."""
+    columns: dict[str, Any] = {}
+    if takes_raw_rows(model) and model.group_names_ != default_names(model.n_clusters_):
+        columns["name"] = np.array([*model.group_names_, "unknown"], dtype=object)[labels]
+    columns["confidence"] = found.confidence.round(4)
+    return columns | ({"novelty": found.novelty.round(4)} if with_novelty else {})
 
 
-def _open_rows(
-    fitted: Any, data: Path, id_column: str | None, drop: Sequence[str]
-) -> tuple[Iterator[RowBatch], int, str | None]:
-    """Rows of a file batch by batch, how many there are, and the name of the IDs."""
-    if data.is_file() and data.name.lower().endswith(PARQUET_SUFFIXES) and not takes_raw_rows(fitted):
-        needs = model_needs(fitted, id_column)
-        try:
-            opened = open_data_file(find_files(data)[0])
-            opened.check(needs)
-            if not drop and needs.features is not None and id_column not in needs.features:
-                return opened.batches(needs), sum(opened.group_sizes or ()), id_column
-        except InvalidDataError:
-            pass  # the reader of whole files says more about what is wrong
-    table = read_rows_for(fitted, data, id_column=id_column, drop=drop)
-    return table_batches(table), table.n_rows, table.id_name
-
-
-def table_batches(table: Table) -> Iterator[RowBatch]:
+def _table_batches(table: Table) -> Iterator[RowBatch]:
     """A table in blocks."""
     for start in range(0, table.n_rows, BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, table.n_rows)
-        X = table.X.slice(start, stop - start) if hasattr(table.X, "slice") else table.X[start:stop]
-        yield RowBatch(X, None if table.ids is None else table.ids.slice(start, stop - start), start)
+        ids = None if table.ids is None else table.ids.slice(start, stop - start)
+        yield RowBatch(_rows(table.X, start, stop), ids, start)
 
 
-def label_batches(
-    model: Any, batches: Iterator[RowBatch], total: int, terminal: Terminal
-) -> Iterator[tuple[RowBatch, RowAssessment]]:
-    """Labels of batch after batch, and how sure they are; ``total`` is the number of all rows."""
-    if total == 0:
-        raise InvalidDataError("the file has no rows; there is nothing to label.")
-    with terminal.progress_bar("labeling") as bar:
-        for batch in batches:
-            found = _assess_batch(model, batch)
-            bar.show("labeling", batch.first + len(found.labels), total=total)
-            yield batch, found
+def _rows(X: Any, start: int, stop: int) -> Any:
+    return X.slice(start, stop - start) if hasattr(X, "slice") else X[start:stop]
 
 
-def assess_blocks(model: Any, table: Table, terminal: Terminal) -> RowAssessment:
-    """Labels of all rows of a table and how sure they are, predicted in blocks."""
-    found = [one for _, one in label_batches(model, table_batches(table), table.n_rows, terminal)]
-    parts = ("labels", "confidence", "novelty")
-    return RowAssessment(*(np.concatenate([getattr(one, part) for one in found]) for part in parts))
-
-
-def _assess_batch(model: Any, batch: RowBatch) -> RowAssessment:
+def _assess_batch(model: Any, batch: RowBatch, *, novelty: bool) -> RowAssessment:
     try:
-        found: RowAssessment = model.assess(batch.X)
+        return label_rows(model, batch.X, novelty=novelty)
     except InvalidDataError as error:
         if batch.first == 0:
             raise
         raise InvalidDataError(f"counting from row {batch.first} of the file: {error}") from error
-    return found

@@ -25,7 +25,7 @@ from spherepair.estimators.dcgmm import DCGMM
 from spherepair.estimators.dec import CIDEC, SDEC
 from spherepair.estimators.judging import JudgingClusterer
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.estimators.trust import restore_assessment
+from spherepair.estimators.trust.packing import restore_assessment
 from spherepair.persistence import (
     NETWORK_PREFIX,
     decode_details,

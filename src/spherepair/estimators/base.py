@@ -43,8 +43,9 @@ from spherepair.estimators.job import (
     refuse_unclear_index,
     takes_raw_rows,
 )
-from spherepair.estimators.trust import AssessedClusterer, pack_assessment
+from spherepair.estimators.trust import AssessedClusterer
 from spherepair.estimators.trust.explaining import ExplainedClusterer, propose_names
+from spherepair.estimators.trust.packing import pack_assessment
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import save_model
 from spherepair.training import Monitor, Plan, Record
@@ -200,7 +201,9 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         session.history = [*self.history_, *session.history]
         if len(before) > len(self.labels_):
             self._table = table
+        known = self.constraints_
         self._finish(job, before=before)
+        self._carry_over(known)
         self._assess(job)
         self._keep_names()
         return self
@@ -259,6 +262,9 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
     def _known_worth(self, pairs: Constraints) -> NDArray[np.float32] | None:
         """What each answer is worth, as an earlier fit has found out; ``None`` where all count in full."""
         return None
+
+    def _carry_over(self, known: Constraints) -> None:
+        """After a refinement, keep what is known of the pairs that there were; nothing by default."""
 
     def _embed(self, network: Any, x: Tensor) -> Tensor:
         """Rows (n, n_features) to embeddings (n, embedding_dim) in float32."""

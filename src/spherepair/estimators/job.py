@@ -281,29 +281,6 @@ def map_checked_rows(
     return result
 
 
-@dataclass(frozen=True)
-class Labeled:
-    """What a model says of rows."""
-
-    labels: NDArray[np.int64]  # (n,)
-    confidence: NDArray[np.float32]  # (n,) probability of the label
-    embedding: NDArray[np.float32]  # (n, D)
-
-
-def label_rows(model: Any, X: Any) -> Labeled:
-    """Labels, their probabilities and the embedding of rows in one pass through the network."""
-    network, scores, probabilities = model._fitted_network(), model._label_scores(), model._probabilities()
-
-    def describe(x: Tensor) -> Tensor:
-        z = model._embed(network, x)
-        label = scores(z).argmax(dim=1, keepdim=True)
-        probability = probabilities(z).gather(1, label)
-        return torch.cat([label.float(), probability, z], dim=1)  # a label is far below 2**24
-
-    found = map_checked_rows(model, X, describe)
-    return Labeled(found[:, 0].astype(np.int64), found[:, 1].copy(), found[:, 2:])
-
-
 def _refuse_overflow(is_usable: Any) -> None:
     """Refuse rows (n,) that overflow float32 once scaled; say how many and which is the first."""
     if not is_usable.all():

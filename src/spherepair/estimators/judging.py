@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -180,14 +180,9 @@ class JudgingClusterer(DeepConstrainedClusterer):
             )
         return list_suspects(self.constraints_, judgment, n)
 
-    def refine(
-        self, constraints: Constraints, X: Any = None, *, X_new: Any = None, on_conflict: str = "weigh"
-    ) -> Self:
-        """Continue with more pairs and rows, see the base class; answers keep what they are worth."""
-        check_is_fitted(self)
-        known, judgment, weights = self.constraints_, self.judgment_, self.pair_weights_
-        super().refine(constraints, X, X_new=X_new, on_conflict=on_conflict)
-        pairs = self.constraints_
+    def _carry_over(self, known: Constraints) -> None:
+        """Answers keep what they are worth, new ones count."""
+        judgment, weights, pairs = self.judgment_, self.pair_weights_, self.constraints_
         if judgment is not None:
             judgment = Judgment(
                 _carry_over(judgment.right, known, pairs, new=1.0),
@@ -196,7 +191,6 @@ class JudgingClusterer(DeepConstrainedClusterer):
                 _carry_over(judgment.informative, known, pairs, new=1.0).astype(bool),
             )
         self._keep(judgment, pairs, worth=_carry_over(weights, known, pairs, new=1.0).astype(np.float32))
-        return self
 
     def restore_judgment(self, wrong: dict[str, Any] | None, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over what a saved model thought of its answers; older models say nothing about them."""

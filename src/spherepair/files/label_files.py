@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from spherepair.files import atomic_write
 from spherepair.files.columns import PARQUET_SUFFIXES, csv_bytes
 
-#: Takes some labels, the names of their rows, and the values of further columns.
-Write = Callable[..., None]
+#: More columns by name, as long as the labels.
+Columns = Mapping[str, Any]
+#: Takes some labels, the names of their rows, and more columns, the same in every call.
+Write = Callable[[NDArray[np.int64], Any, Columns], None]
 
 
 def write_labels(
@@ -24,9 +26,9 @@ def write_labels(
     *,
     ids: Any = None,
     id_name: str | None = None,
-    further: Mapping[str, Any] | None = None,
+    further: Columns | None = None,
 ) -> None:
-    """Write labels as columns ``row`` (or the IDs), ``label`` and others, or as a plain .npy array.
+    """Write labels as columns ``row`` (or the IDs), ``label`` and more, or as a plain .npy array.
 
     Parameters
     ----------
@@ -39,14 +41,13 @@ def write_labels(
     further : mapping of str to arrays of shape (n_rows,), optional
         More columns; a .npy file has none.
     """
-    more = further or {}
-    with open_labels(path, id_name=id_name, further=tuple(more)) as write:
-        write(labels, np.arange(len(labels)) if ids is None else ids, *more.values())
+    with open_labels(path, id_name=id_name) as write:
+        write(labels, np.arange(len(labels)) if ids is None else ids, further or {})
 
 
 @contextmanager
-def open_labels(path: Path, *, id_name: str | None = None, further: Sequence[str] = ()) -> Iterator[Write]:
-    """A function that appends labels and the names of their rows to a file, which is there once all are.
+def open_labels(path: Path, *, id_name: str | None = None) -> Iterator[Write]:
+    """A function that appends labels, names of their rows and more to a file, which is there once all are.
 
     Parameters
     ----------
@@ -54,30 +55,27 @@ def open_labels(path: Path, *, id_name: str | None = None, further: Sequence[str
         The file; its ending decides the format.
     id_name : str, optional
         Name of the ID column; without it rows are numbered in a column ``row``.
-    further : sequence of str
-        Names of more columns; a .npy file has none.
     """
-    names = label_columns(id_name)
-    names += tuple(name if name not in names else f"{names[1]}_{name}" for name in further)
     with atomic_write(path) as temporary, temporary.open("w+b") as stream:
         if path.suffix.lower() == ".npy":
             yield from _write_array(stream)
         elif path.name.lower().endswith(PARQUET_SUFFIXES):
-            yield from _write_parquet(stream, names)
+            yield from _write_parquet(stream, id_name)
         else:
-            yield from _write_csv(stream, names)
+            yield from _write_csv(stream, id_name)
 
 
-def label_columns(id_name: str | None) -> tuple[str, ...]:
-    """Names of the two columns; the labels must not replace an ID column that is itself named "label".
+def label_columns(id_name: str | None, further: Iterable[str] = ()) -> list[str]:
+    """Names of the columns; what is added must not replace an ID column of the same name.
 
     Examples
     --------
-    >>> label_columns(None), label_columns("label")
-    (('row', 'label'), ('label', 'cluster'))
+    >>> label_columns(None), label_columns("label"), label_columns("name", ["name", "confidence"])
+    (['row', 'label'], ['label', 'cluster'], ['name', 'label', 'cluster_name', 'confidence'])
     """
-    name = "row" if id_name is None else id_name
-    return name, "label" if name != "label" else "cluster"
+    first = "row" if id_name is None else id_name
+    added = [name if name != first else f"cluster_{name}" for name in further]
+    return [first, "label" if first != "label" else "cluster", *added]
 
 
 def _write_array(stream: Any) -> Iterator[Write]:
@@ -88,7 +86,7 @@ def _write_array(stream: Any) -> Iterator[Write]:
         described = {"descr": "<i8", "fortran_order": False, "shape": (n_rows,)}
         npy_format.write_array_header_1_0(stream, described)
 
-    def write(labels: NDArray[np.int64], ids: Any, *further: Any) -> None:
+    def write(labels: NDArray[np.int64], ids: Any, further: Columns) -> None:
         nonlocal n_rows
         stream.write(np.ascontiguousarray(labels, dtype="<i8").data)
         n_rows += len(labels)
@@ -99,15 +97,14 @@ def _write_array(stream: Any) -> Iterator[Write]:
     header()
 
 
-def _write_parquet(stream: Any, names: tuple[str, ...]) -> Iterator[Write]:
-    import pyarrow as pa
+def _write_parquet(stream: Any, id_name: str | None) -> Iterator[Write]:
     import pyarrow.parquet as pq
 
     writer: Any = None
 
-    def write(labels: NDArray[np.int64], ids: Any, *further: Any) -> None:
+    def write(labels: NDArray[np.int64], ids: Any, further: Columns) -> None:
         nonlocal writer
-        table = pa.table([ids, labels, *further], names=names)
+        table = _table(id_name, labels, ids, further)
         writer = writer or pq.ParquetWriter(stream, table.schema)
         writer.write_table(table)
 
@@ -118,10 +115,14 @@ def _write_parquet(stream: Any, names: tuple[str, ...]) -> Iterator[Write]:
             writer.close()
 
 
-def _write_csv(stream: Any, names: tuple[str, ...]) -> Iterator[Write]:
-    import pyarrow as pa
-
-    def write(labels: NDArray[np.int64], ids: Any, *further: Any) -> None:
-        stream.write(csv_bytes(pa.table([ids, labels, *further], names=names), header=stream.tell() == 0))
+def _write_csv(stream: Any, id_name: str | None) -> Iterator[Write]:
+    def write(labels: NDArray[np.int64], ids: Any, further: Columns) -> None:
+        stream.write(csv_bytes(_table(id_name, labels, ids, further), header=stream.tell() == 0))
 
     yield write
+
+
+def _table(id_name: str | None, labels: NDArray[np.int64], ids: Any, further: Columns) -> Any:
+    import pyarrow as pa
+
+    return pa.table([ids, labels, *further.values()], names=label_columns(id_name, further))

@@ -103,13 +103,6 @@ _CLUSTER_NUMBER = _fields(
     },
     {"proved": _COUNT},
 )
-_CALIBRATION = _fields(
-    {
-        "temperature": lambda value: _is_number(value) and 0 < value < math.inf,
-        "accuracy": _is_share,
-        "n_pairs": _COUNT,
-    }
-)
 _RATES = _fields({"n_answers": _COUNT, "must_link": _is_share, "cannot_link": _is_share})
 _WRONG_ANSWERS = _fields(
     {
@@ -119,6 +112,10 @@ _WRONG_ANSWERS = _fields(
         "n_suspects": _COUNT,
         "people": _named(_RATES),
     }
+)
+_CALIBRATION = _fields(
+    {"temperature": lambda value: _is_number(value) and 0 < value < math.inf, "accuracy": _is_share}
+    | {"n_pairs": _COUNT}
 )
 
 #: What every description has to say, and in words what that is.
@@ -142,7 +139,7 @@ OTHERS: dict[str, tuple[Rule, str]] = {
     "spread": (_optional(lambda value: _is_number(value) and 0 <= value < math.inf), "a number"),
     "pair_texts": (_named(_list_of(_is_text)), "lists of texts"),
     "wrong_answers": (_optional(_WRONG_ANSWERS), "shares of wrong answers"),
-    "calibration": (_optional(_CALIBRATION), "how sure probabilities may be"),
+    "calibration": (_optional(_CALIBRATION), "a temperature and an accuracy"),
     "group_names": (_list_of(_is_text), "a list of names"),
     "row_encoder": (_fields({"encoder": bool, "versions": _named(_is_text)}), "an encoder"),
 }
@@ -214,34 +211,16 @@ def check_arrays(manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
         "judgment.informative": ("b", (n_pairs,), 0, 1),
         "judgment.weights": ("f", (n_pairs,), 0, math.inf),
     }
-    expected |= _expected_novelty(arrays, n_features)
     for name, (kind, shape, least, most) in expected.items():
         if name in arrays:
             _check_array(name, arrays[name], kind=kind, shape=shape, least=least, most=most)
     if n_clusters == 0:
         raise ValueError("it has no cluster")
+    if len(manifest.get("group_names", range(n_clusters))) != n_clusters:
+        raise ValueError(f"it names {len(manifest['group_names'])} of {n_clusters} clusters")
+    _check_novelty(arrays, n_features)
     if manifest["estimator"] == "SpherePair":
         _check_sphere(arrays["cluster_centers"])
-
-
-def _expected_novelty(
-    arrays: dict[str, Any], n_features: int
-) -> dict[str, tuple[str, tuple[int, ...], float, float]]:
-    """What is known of where the rows of the fit lie: all of it, or nothing."""
-    if not any(name.startswith("novelty.") for name in arrays):
-        return {}
-    n_axes = _array(arrays, "novelty.axes", "f", 2).shape[1]
-    shapes = {
-        "mean": (n_features,),
-        "axes": (n_features, n_axes),
-        "whitening": (n_axes, n_axes),
-        "centers": (max(1, len(_array(arrays, "novelty.centers", "f", 2))), n_axes),
-        "typical": (2,),
-        "steps": (max(1, len(_array(arrays, "novelty.steps", "f", 1))),),
-    }
-    for name, n_dims in (("mean", 1), ("whitening", 2), ("typical", 1)):
-        _array(arrays, f"novelty.{name}", "f", n_dims)
-    return {f"novelty.{name}": ("f", shape, -math.inf, math.inf) for name, shape in shapes.items()}
 
 
 def _array(arrays: dict[str, Any], name: str, kind: str, n_dims: int) -> Any:
@@ -263,6 +242,31 @@ def _check_array(
         raise ValueError(f"{name} holds values that are not finite")
     if found.min() < least or found.max() > most:
         raise ValueError(f"{name} holds values outside of {least} to {most}")
+
+
+def _check_novelty(arrays: dict[str, Any], n_features: int) -> None:
+    """Refuse arrays of where the rows of the fit lie that do not belong together; none is fine."""
+    if not any(name.startswith("novelty.") for name in arrays):
+        return
+    n_axes = _array(arrays, "novelty.axes", "f", 2).shape[1]
+    n_centers, n_steps = (
+        len(_array(arrays, f"novelty.{name}", "f", n_dims)) for name, n_dims in (("centers", 2), ("steps", 1))
+    )
+    shapes: dict[str, tuple[int, ...]] = {
+        "mean": (n_features,),
+        "axes": (n_features, n_axes),
+        "whitening": (n_axes, n_axes),
+        "centers": (n_centers, n_axes),
+        "typical": (2,),
+        "steps": (n_steps,),
+    }
+    for name, shape in shapes.items():
+        found, least = _array(arrays, f"novelty.{name}", "f", len(shape)), -math.inf
+        if name in ("typical", "steps"):
+            least = 0
+        _check_array(f"novelty.{name}", found, kind="f", shape=shape, least=least, most=math.inf)
+    if n_centers == 0 or (np.diff(arrays["novelty.steps"]) < 0).any():
+        raise ValueError("novelty.steps must ascend, and novelty.centers must hold a cluster")
 
 
 def _check_sphere(centers: Any) -> None:

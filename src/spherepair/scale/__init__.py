@@ -25,9 +25,17 @@ from spherepair.files import file_lock
 from spherepair.files.data_sets import Needs
 from spherepair.files.places import OutputFolder, is_uri
 from spherepair.scale.engines import ENGINES
-from spherepair.scale.labeling import PREDICT, TRANSFORM, LabelBatches, Work, model_digest, model_needs
+from spherepair.scale.labeling import (
+    PREDICT,
+    TRANSFORM,
+    LabelBatches,
+    Work,
+    checked_rate,
+    model_digest,
+    model_needs,
+)
 from spherepair.scale.parts import PART_ROWS, find_done, plan_parts
-from spherepair.scale.sampling import SAMPLE_ROWS, Sample, draw_sample
+from spherepair.scale.sampling import SAMPLE_ROWS, draw_sample, fit_sample
 
 __all__ = ["Estimate", "Progress", "Summary", "estimate", "fit", "predict", "predict_fn", "transform"]
 
@@ -83,6 +91,11 @@ class Summary:
     seconds: float
     rows_per_second: float
 
+    @property
+    def n_unknown(self) -> int:
+        """Rows that belong to no cluster, where ``predict`` was to look for them."""
+        return self.n_rows - sum(self.cluster_sizes) if self.cluster_sizes else 0
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -112,6 +125,7 @@ def predict(
     engine: str = "local",
     id_column: str | None = None,
     embedding: bool = False,
+    false_alarms: float | None = None,
     workers: int | None = None,
     address: str | None = None,
     device: str = "auto",
@@ -128,12 +142,15 @@ def predict(
         Folder of a saved model.
     out : path or URI
         Folder for the labels: for every part a parquet file with the columns ``row`` (its position in the
-        file) or the ID, ``label`` and ``confidence``, in the order of the rows.
+        file) or the ID, ``label`` and its calibrated ``confidence``, in the order of the rows.
     engine : {"local", "ray"}, default="local"
     id_column : str, optional
         Column with the ID of each row, which the output carries.
     embedding : bool, default=False
         Whether to write the embedding too.
+    false_alarms : float, optional
+        Share of ordinary rows that may be taken for unknown, such as 0.01. Where given, rows that belong to
+        no cluster have the label -1, and a column ``novelty`` says how new each row is.
     workers : int, optional
         Processes of the engine "local", or of a Ray that is started on this machine; by default one for each
         core.
@@ -171,7 +188,9 @@ def predict(
     >>> done.n_parts, done.n_rows, bool((labels == model.labels_).all())
     (3, 150, True)
     """
-    work = _work(model, out, id_column, PREDICT, embedding=embedding, device=device)
+    work = _work(
+        model, out, id_column, PREDICT, embedding=embedding, device=device, false_alarms=false_alarms
+    )
     return _run(work, source, engine, workers, address, part_rows=part_rows, progress=progress)
 
 
@@ -203,16 +222,17 @@ def estimate(
     out: str | os.PathLike[str],
     id_column: str | None = None,
     embedding: bool = False,
+    false_alarms: float | None = None,
     part_rows: int = PART_ROWS,
 ) -> Estimate:
     """What :func:`predict` would have to do; nothing is written.
 
     Parameters
     ----------
-    source, model, out, id_column, embedding, part_rows
+    source, model, out, id_column, embedding, false_alarms, part_rows
         As in :func:`predict`.
     """
-    work = _work(model, out, id_column, PREDICT, embedding=embedding)
+    work = _work(model, out, id_column, PREDICT, embedding=embedding, false_alarms=false_alarms)
     parts = plan_parts(source, work.needs, part_rows=part_rows)
     done = find_done(parts, work.out, work.fingerprint)
     known = [part.n_rows for part in parts if part.n_rows is not None]
@@ -280,20 +300,12 @@ def fit(
     return fitted
 
 
-def fit_sample(estimator: Any, sample: Sample, **options: Any) -> Any:
-    """Fit an estimator on a sample, under the names of its columns; takes the options of its ``fit``."""
-    fitted = estimator.fit(sample.X, constraints=sample.pairs, **options)
-    if sample.names is not None:
-        # Not by way of a table, which would be a second copy of the rows.
-        fitted.feature_names_in_ = np.array(sample.names, dtype=object)
-    return fitted
-
-
 def predict_fn(
     model: str | os.PathLike[str],
     *,
     id_column: str | None = None,
     embedding: bool = False,
+    false_alarms: float | None = None,
     device: str = "auto",
 ) -> LabelBatches:
     """A saved model as a function of batches, for Spark, Dask, DuckDB and whatever else hands out batches.
@@ -303,10 +315,12 @@ def predict_fn(
 
     Parameters
     ----------
-    model, id_column, embedding, device
+    model, id_column, embedding, false_alarms, device
         As in :func:`predict`.
     """
-    return LabelBatches(os.fspath(model), id_column, embedding=embedding, device=device)
+    return LabelBatches(
+        os.fspath(model), id_column, embedding=embedding, false_alarms=false_alarms, device=device
+    )
 
 
 def _work(
@@ -317,11 +331,13 @@ def _work(
     *,
     embedding: bool,
     device: str = "auto",
+    false_alarms: float | None = None,
 ) -> Work:
     folder = os.path.abspath(os.fspath(model))
-    needs = model_needs(load(folder, device="cpu"), id_column)
+    fitted = load(folder, device="cpu")
+    needs, rate = model_needs(fitted, id_column), checked_rate(fitted, false_alarms)
     target = OutputFolder(os.fspath(out))
-    return Work(folder, model_digest(folder), needs, target, operation, embedding, device)
+    return Work(folder, model_digest(folder), needs, target, operation, embedding, device, rate)
 
 
 def _run(

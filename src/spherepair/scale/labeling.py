@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from spherepair.errors import InvalidDataError, ModelFileError, SpherePairError
+from spherepair.errors import InvalidDataError, InvalidParameterError, ModelFileError, SpherePairError
 from spherepair.estimators import load
-from spherepair.estimators.job import Labeled, label_rows, takes_raw_rows
+from spherepair.estimators.job import takes_raw_rows
+from spherepair.estimators.trust import RowAssessment, label_rows
 from spherepair.files.arrow_rows import as_table, stored_columns
 from spherepair.files.data_sets import Needs, RowBatch, open_data_file
+from spherepair.files.label_files import label_columns
 from spherepair.files.places import OutputFolder
 from spherepair.persistence import MODEL_FILE, WEIGHTS_FILE
 from spherepair.scale.parts import COUNTS_KEY, INPUT_KEY, MODEL_KEY, Outcome, Part
@@ -55,6 +57,8 @@ class Work:
     embedding : bool
         Whether ``predict`` writes the embedding too.
     device : str
+    false_alarms : float or None
+        Share of ordinary rows that may be taken for unknown; ``None`` where unknown rows are not looked for.
     """
 
     folder: str
@@ -64,12 +68,27 @@ class Work:
     operation: str = PREDICT
     embedding: bool = False
     device: str = "auto"
+    false_alarms: float | None = None
 
     @property
     def fingerprint(self) -> str:
         """The model and what is asked of it."""
-        told = f"{self.digest} {self.operation} {self.embedding} {self.needs.id_column}"
+        told = f"{self.digest} {self.operation} {self.embedding} {self.needs.id_column} {self.false_alarms}"
         return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    @property
+    def has_novelty(self) -> bool:
+        """Whether it is written how new each row is."""
+        return self.false_alarms is not None and self.operation == PREDICT
+
+    @property
+    def has_embedding(self) -> bool:
+        """Whether the embedding is written."""
+        return self.embedding or self.operation == TRANSFORM
+
+    def label(self, model: Any, X: Any) -> RowAssessment:
+        """What the model says of rows."""
+        return label_rows(model, X, novelty=self.has_novelty, embedding=self.has_embedding)
 
 
 def model_digest(folder: str | Path) -> str:
@@ -92,6 +111,16 @@ def model_needs(model: Any, id_column: str | None = None) -> Needs:
         )
     text = tuple(name for kind in TEXT_KINDS for name in encoder.used_columns(kind))
     return Needs(tuple(encoder.used_columns()), model.n_features_in_, id_column, mixed=True, text=text)
+
+
+def checked_rate(model: Any, false_alarms: float | None) -> float | None:
+    """A rate of false alarms, refused where it is none or the model cannot tell which rows are unknown."""
+    if false_alarms is None:
+        return None
+    if not 0 < false_alarms < 1:
+        raise InvalidParameterError(f"false_alarms must be between 0 and 1, got {false_alarms!r} instead.")
+    model._novelty_scale()  # says if there is none
+    return false_alarms
 
 
 def do_part(work: Work, part: Part, files: ModelFiles | None = None) -> Outcome:
@@ -123,10 +152,11 @@ def _write_part(work: Work, part: Part, model: Any) -> Outcome:
     schema = output_schema(work, model, opened.check(work.needs))
     with work.out.write(part.output) as stream, pq.ParquetWriter(stream, schema) as writer:
         for batch in opened.batches(work.needs, part.groups):
-            found = _label(model, batch)
-            writer.write_table(output_table(schema, batch, found))
-            counts += np.bincount(found.labels, minlength=len(counts))
-            n_rows += len(found.labels)
+            found = _label(work, model, batch)
+            labels = found.known_labels(work.false_alarms)
+            writer.write_table(output_table(work, schema, batch, found))
+            counts += np.bincount(labels[labels >= 0], minlength=len(counts))
+            n_rows += len(labels)
         if part.n_rows is not None and n_rows != part.n_rows:
             raise InvalidDataError(f"it has {n_rows} rows, but had {part.n_rows} when the job began")
         sizes = counts.tolist() if work.operation == PREDICT else []
@@ -135,9 +165,9 @@ def _write_part(work: Work, part: Part, model: Any) -> Outcome:
     return Outcome(part, n_rows, tuple(sizes))
 
 
-def _label(model: Any, batch: RowBatch) -> Labeled:
+def _label(work: Work, model: Any, batch: RowBatch) -> RowAssessment:
     try:
-        return label_rows(model, batch.X)
+        return work.label(model, batch.X)
     except InvalidDataError as error:
         if batch.first == 0:
             raise
@@ -148,27 +178,28 @@ def output_schema(work: Work, model: Any, id_type: Any) -> Any:
     """Columns of an output: the ID or the row of the file, then what the model says."""
     import pyarrow as pa
 
+    further: dict[str, Any] = {"confidence": pa.float32()}
+    if work.has_novelty:
+        further["novelty"] = pa.float32()
+    if work.has_embedding:
+        further["embedding"] = pa.list_(pa.float32(), model._embedding_dim)
     named = work.needs.id_column
-    fields = [pa.field("row", pa.int64()) if named is None else pa.field(named, id_type)]
-    if work.operation == PREDICT:
-        # The labels must not replace an ID column that is itself named "label".
-        fields.append(pa.field("cluster" if named == "label" else "label", pa.int64()))
-        fields.append(pa.field("confidence", pa.float32()))
-    if work.embedding or work.operation == TRANSFORM:
-        fields.append(pa.field("embedding", pa.list_(pa.float32(), model._embedding_dim)))
-    return pa.schema(fields)
+    types = [pa.int64() if named is None else id_type, pa.int64(), *further.values()]
+    fields = [pa.field(*field) for field in zip(label_columns(named, further), types, strict=True)]
+    return pa.schema(fields if work.operation == PREDICT else [fields[0], fields[-1]])
 
 
-def output_table(schema: Any, batch: RowBatch, found: Labeled) -> Any:
+def output_table(work: Work, schema: Any, batch: RowBatch, found: RowAssessment) -> Any:
     """The rows of an output."""
     import pyarrow as pa
 
-    n_rows = len(found.labels)
-    first = batch.first + np.arange(n_rows) if batch.ids is None else batch.ids
-    columns = [first, found.labels, found.confidence]
-    if "confidence" not in schema.names:
-        columns = columns[:1]
-    if "embedding" in schema.names:
+    first = batch.first + np.arange(len(found.labels)) if batch.ids is None else batch.ids
+    columns = [first]
+    if work.operation == PREDICT:
+        columns += [found.known_labels(work.false_alarms), found.confidence]
+    if work.has_novelty:
+        columns.append(found.novelty)
+    if found.embedding is not None:
         flat = pa.array(found.embedding.reshape(-1))
         columns.append(pa.FixedSizeListArray.from_arrays(flat, found.embedding.shape[1]))
     return pa.table(columns, schema=schema)
@@ -180,11 +211,24 @@ class LabelBatches:
     It can be sent to other processes: the model is loaded where it is first used.
     """
 
-    def __init__(self, folder: str, id_column: str | None, *, embedding: bool, device: str) -> None:
+    def __init__(
+        self,
+        folder: str,
+        id_column: str | None,
+        *,
+        embedding: bool,
+        false_alarms: float | None,
+        device: str,
+    ) -> None:
         self._folder, self._digest, self._device = str(folder), model_digest(folder), device
-        needs = model_needs(self._model(), id_column)
         self._work = Work(
-            self._folder, self._digest, needs, OutputFolder(""), embedding=embedding, device=device
+            self._folder,
+            self._digest,
+            model_needs(self._model(), id_column),
+            OutputFolder(""),
+            embedding=embedding,
+            device=device,
+            false_alarms=checked_rate(self._model(), false_alarms),
         )
 
     def __call__(self, batches: Any) -> Any:
@@ -214,9 +258,8 @@ class LabelBatches:
             raise InvalidDataError(f"the batch has no column {missing[0]!r}.")
         ids = None if needs.id_column is None else table[needs.id_column]
         batch = RowBatch(table.select(wanted), ids, 0)
-        return output_table(
-            self.schema(None if ids is None else ids.type), batch, label_rows(self._model(), batch.X)
-        )
+        schema = self.schema(None if ids is None else ids.type)
+        return output_table(self._work, schema, batch, self._work.label(self._model(), batch.X))
 
     def _model(self) -> Any:
         return _open_model(self._folder, self._digest, self._device, None)

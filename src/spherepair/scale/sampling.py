@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from spherepair.constraints import Constraints
 from spherepair.constraints.labels_and_answers import named_rows
 from spherepair.errors import InvalidDataError
+from spherepair.estimators.trust.explaining import propose_names
 from spherepair.files.arrow_rows import widen
 from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file
 from spherepair.files.data_tables import read_rows
@@ -95,7 +96,18 @@ def draw_sample(
     positions = np.union1d(drawn, np.concatenate([pairs.left, pairs.right]))
     found = _gather(files, needs, positions, None)
     left, right = np.searchsorted(positions, pairs.left), np.searchsorted(positions, pairs.right)
-    return Sample(found.X, found.names, replace(pairs, left=left, right=right), n_rows)
+    placed = replace(pairs, left=left, right=right, n_rows=len(positions))
+    return Sample(found.X, found.names, placed, n_rows)
+
+
+def fit_sample(estimator: Any, sample: Sample, **options: Any) -> Any:
+    """Fit an estimator on a sample, under the names of its columns; takes the options of its ``fit``."""
+    fitted = estimator.fit(sample.X, constraints=sample.pairs, **options)
+    if sample.names is not None:
+        # Not by way of a table, which would be a second copy of the rows.
+        fitted.feature_names_in_ = np.array(sample.names, dtype=object)
+        fitted.group_names_ = propose_names(fitted, sample.X, sample.X)
+    return fitted
 
 
 def _read(constraints: str | Path | None, n_rows: int) -> Constraints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -24,8 +24,8 @@ from spherepair.estimators.job import Job, map_checked_rows
 from spherepair.metrics import pair_satisfaction
 from spherepair.training.hardware import derive_seed, torch_generator
 
-#: How the names of arrays begin that are saved.
-ARRAYS = "novelty."
+#: Label of rows that belong to no cluster.
+UNKNOWN = -1
 #: Entries of the rows that are looked at together (8 MiB), unless these are fewer rows than that.
 MOST_ENTRIES, FEWEST_TOGETHER = 2**21, 512
 #: Fewer rows outside of all pairs do not stand for new rows.
@@ -44,12 +44,20 @@ class RowAssessment:
     confidence : ndarray of shape (n,)
         Probability that the label is right.
     novelty : ndarray of shape (n,)
-        Share of the training rows that lie less far out.
+        Share of the training rows that lie less far out; NaN where that was not asked for.
+    embedding : ndarray of shape (n, embedding_dim) or None
     """
 
     labels: NDArray[np.int64]
-    confidence: NDArray[np.float64]
-    novelty: NDArray[np.float64]
+    confidence: NDArray[np.float32]
+    novelty: NDArray[np.float32]
+    embedding: NDArray[np.float32] | None = None
+
+    def known_labels(self, false_alarms: float | None) -> NDArray[np.int64]:
+        """The labels, with -1 for rows in no cluster at this rate of false alarms, if there is one."""
+        if false_alarms is None:
+            return self.labels
+        return np.where(self.novelty > 1.0 - false_alarms, UNKNOWN, self.labels)
 
 
 class AssessedClusterer:
@@ -125,15 +133,7 @@ class AssessedClusterer:
         >>> bool((found.labels == model.predict(X[:2])).all()), found.confidence.shape
         (True, (2,))
         """
-        probabilities, scores, scale = self._probabilities(), self._label_scores(), self._novelty_scale()
-
-        def assess_block(x: Tensor) -> Tensor:
-            z = self._embed(self.network_, x)
-            columns = (scores(z).argmax(dim=1), probabilities(z).amax(dim=1), scale.novelty(x))
-            return torch.stack([column.double() for column in columns], dim=1)
-
-        found = map_checked_rows(self, X, assess_block, dtype=np.float64)
-        return RowAssessment(found[:, 0].astype(np.int64), found[:, 1], found[:, 2])
+        return label_rows(self, X, novelty=True)
 
     def _probabilities(self: Any) -> Callable[[Tensor], Tensor]:
         """From embeddings (n, D) to calibrated probabilities of the clusters (n, K)."""
@@ -171,14 +171,8 @@ class AssessedClusterer:
         labels = self.predict(X)
         pairs = validation.check_constraints(constraints, len(labels), on_conflict="keep")
         found = pair_satisfaction(labels, pairs)
-        shares = [
-            share
-            for share, count in (
-                (found.must_link, found.n_must_link),
-                (found.cannot_link, found.n_cannot_link),
-            )
-            if count
-        ]
+        kinds = ((found.must_link, found.n_must_link), (found.cannot_link, found.n_cannot_link))
+        shares = [share for share, count in kinds if count]
         if not shares:
             raise InvalidConstraintsError(
                 "constraints: score needs pairs of these rows; give score(X, constraints=pairs), in "
@@ -200,15 +194,9 @@ class AssessedClusterer:
         pairs = validation.check_constraints(constraints, len(labels), on_conflict="keep")
         return float(pair_satisfaction(labels, pairs).total)
 
-    def _evidence_pairs(self: Any) -> Constraints:
-        """The pairs of the fit that are more likely right than wrong."""
-        pairs: Constraints = self.constraints_
-        return pairs
-
     def _trusts(self: Any) -> NDArray[np.bool_]:
-        """Which of the pairs of the fit these are, (n_pairs,)."""
-        weights = getattr(self, "pair_weights_", np.ones(len(self.constraints_)))
-        return np.asarray(weights >= 0.5)
+        """Which pairs of the fit are more likely right than wrong, (n_pairs,)."""
+        return np.asarray(self.pair_weights_ >= 0.5)
 
     def calibrate(self: Any, constraints: Constraints, X: Any = None) -> Any:
         """Calibrate the probabilities on pairs that the fit has not seen; no label changes.
@@ -272,6 +260,24 @@ class AssessedClusterer:
             self.calibration_ = replace(found, temperature=_temperature(self, z, found.accuracy))
 
 
+def label_rows(model: Any, X: Any, *, novelty: bool, embedding: bool = False) -> RowAssessment:
+    """Labels of rows and how sure they are, and perhaps more, in one pass through the network."""
+    probabilities, scores = model._probabilities(), model._label_scores()
+    scale = model._novelty_scale() if novelty else None
+
+    def describe(x: Tensor) -> Tensor:
+        z = model._embed(model.network_, x)
+        label = scores(z).argmax(dim=1)  # far below 2**24, so that float32 holds it
+        confidence = probabilities(z).gather(1, label[:, None])[:, 0]
+        new = confidence.new_full((len(z),), torch.nan) if scale is None else scale.novelty(x)
+        columns = torch.stack([column.float() for column in (label, confidence, new)], dim=1)
+        return torch.cat([columns, z], dim=1) if embedding else columns
+
+    found = map_checked_rows(model, X, describe)
+    rest = found[:, 3:] if embedding else None
+    return RowAssessment(found[:, 0].astype(np.int64), found[:, 1].copy(), found[:, 2].copy(), rest)
+
+
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
     """A short training on some of the pairs.
@@ -323,28 +329,6 @@ def _compare_rehearsal(model: Any, rehearsal: Rehearsal | None) -> Calibration |
     return Calibration(1.0, accuracy, len(pairs))
 
 
-def pack_assessment(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a model knows of its limits: an entry for its description, and arrays."""
-    found, scale = model.calibration_, model.novelty_scale_
-    arrays = {} if scale is None else scale.to_arrays()
-    return (
-        {"calibration": None if found is None else asdict(found), "group_names": model.group_names_},
-        {f"{ARRAYS}{name}": array for name, array in arrays.items()},
-    )
-
-
-def restore_assessment(model: Any, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Take over what :func:`pack_assessment` gave; models of spherepair 0.1 say nothing of their limits."""
-    found = manifest.get("calibration")
-    model.calibration_ = None if found is None else Calibration(**found)
-    own = {k.removeprefix(ARRAYS): array for k, array in arrays.items() if k.startswith(ARRAYS)}
-    model.novelty_scale_ = NoveltyScale.from_arrays(own) if own else None
-    names = manifest.get("group_names", [f"group {k}" for k in range(model.n_clusters_)])
-    if len(names) != model.n_clusters_:
-        raise ValueError(f"it names {len(names)} of {model.n_clusters_} clusters")
-    model.group_names_ = names
-
-
 def _learn_novelty(model: Any, job: Job, rows: NDArray[np.int64]) -> NoveltyScale:
     labels = torch.from_numpy(model.labels_[rows]).to(job.rows.device)
     generator = torch_generator(model._seed, "novelty", device=job.rows.device)
@@ -354,7 +338,7 @@ def _learn_novelty(model: Any, job: Job, rows: NDArray[np.int64]) -> NoveltyScal
 def _compare_neighbors(model: Any, job: Job, known: NDArray[np.int64]) -> Calibration | None:
     """What the pairs of the fit say of the labels that the neighbors of their rows have."""
     n_clusters, labels, device = model.n_clusters_, model.labels_, job.rows.device
-    evidence = model._evidence_pairs()
+    evidence = model._trusted_pairs()
     seed = derive_seed(model._seed, "calibration")
     pairs = evidence[calibration.choose_pairs(evidence, labels, seed=seed)]
     if len(pairs) == 0:

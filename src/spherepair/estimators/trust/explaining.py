@@ -285,7 +285,7 @@ def _typical_rows(model: Any, label: int, distance: NDArray[Any], count: int) ->
 
 
 def _answers(model: Any, distance: NDArray[Any], count: int) -> tuple[Answer, ...]:
-    pairs = model._evidence_pairs()
+    pairs = model._trusted_pairs()
     nearness = np.minimum(distance[pairs.left], distance[pairs.right])
     chosen = pairs[np.argsort(nearness, kind="stable")[:count]]
     return tuple(
