@@ -185,7 +185,7 @@ class Projects:
         """One process at a time has a project."""
         if details.id in self._locks:
             return
-        lock = FileLock(self.home / details.id / LOCK)
+        lock = FileLock(self.home / details.id / LOCK, thread_local=False)
         try:
             lock.acquire(timeout=0)
         except Timeout as error:

@@ -70,7 +70,7 @@ class FileRecord:
     def __init__(self, path: str | os.PathLike[str], *, fingerprint: str) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(f"{self.path}.lock")
+        self._lock = FileLock(f"{self.path}.lock", thread_local=False)
         try:
             self._lock.acquire(timeout=0)
         except Timeout as error:

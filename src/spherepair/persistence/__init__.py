@@ -146,8 +146,8 @@ def encode_parameter(value: Any, settings: Sequence[type]) -> Any:
 
     Examples
     --------
-    >>> encode_parameter((64, 32), ()), encode_parameter(print, ())
-    ([64, 32], {'described': '<built-in function print>'})
+    >>> encode_parameter((64, 32), ()), encode_parameter(len, ())
+    ([64, 32], {'described': '<built-in function len>'})
     """
     if isinstance(value, _PLAIN):
         return value
