@@ -27,7 +27,8 @@ def oldest() -> dict[str, str]:
         *(line for name in extras if name not in {"dev", "docs"} for line in extras[name]),
     ]
     used += [line for line in extras["dev"] if line.startswith(TABLES)]
-    return dict(match.groups() for line in used if (match := re.match(r"([\w-]+(?:\[\w+\])?)>=([\w.]+)$", line)))
+    found = (re.match(r"([\w-]+(?:\[\w+\])?)>=([\w.]+)$", line) for line in used)
+    return dict(match.groups() for match in found if match)
 
 
 def locked() -> dict[str, str]:
