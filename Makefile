@@ -9,7 +9,7 @@ OLDEST := .venv-oldest
 NEWEST := .venv-newest
 CODE := src tests bench examples docs .ci
 
-.PHONY: help setup dev demo test test-gpu test-oldest test-newest fuzz chaos check licenses sbom format page docs bench clean
+.PHONY: help setup dev demo test test-ray test-gpu test-oldest test-newest fuzz chaos check licenses sbom format page docs bench clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,7 +35,10 @@ demo: setup  ## pairs, fit with unknown number of clusters, new rows predicted, 
 
 # One thread per worker: workers that each use all cores would wait for each other.
 test: dev  ## the whole test suite, with the code and links of the guide
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not ray"
+
+test-ray: dev  ## labels made by a Ray cluster on this machine, with a worker killed; about a minute
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m ray tests/scale
 
 # Without .venv: a machine with a GPU has a torch of its own. PYTHON is one that has torch and pytest.
 test-gpu:  ## the tests that need a GPU, with the packages of PYTHON
@@ -49,12 +52,12 @@ test-oldest:  ## the test suite with the oldest versions named in pyproject.toml
 	$(OLDEST)/bin/python $(PIP) -r $(OLDEST)/requirements.txt
 	$(OLDEST)/bin/python $(PIP) --no-deps --no-build-isolation -e .
 	@cat $(OLDEST)/requirements.txt
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q -n auto --dist worksteal --ignore=tests/docs -W ignore::DeprecationWarning
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q -n auto --dist worksteal -m "not ray" --ignore=tests/docs -W ignore::DeprecationWarning
 
 test-newest:  ## the test suite with the newest versions that can be had, in .venv-newest
 	$(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python $(PIP) -e ".[dev]"
-	OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -q -n auto --dist worksteal
+	OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -q -n auto --dist worksteal -m "not ray"
 
 SECONDS ?= 600
 fuzz: dev  ## damaged and hostile files for every reader, for SECONDS (600); what is found lies in fuzz-output

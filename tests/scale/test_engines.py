@@ -150,6 +150,7 @@ def _is_ours(pid: int, parents: dict[int, int]) -> bool:
     return False
 
 
+@pytest.mark.ray
 def test_ray_gives_the_same_files_though_a_worker_is_killed(
     one_file: Path, folder: Path, tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
