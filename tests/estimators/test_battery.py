@@ -110,7 +110,7 @@ def test_nothing_in_an_epoch_waits_for_the_device(
     assert n_starts["pairs"] == model.max_epochs
     assert n_starts["refining"] > 0
     # A refinement looks at the clusters it has.
-    assert n_looks == ({"kmeans": 1, "nearest_neighbors": 3} if name == "SpherePair" else {})
+    assert n_looks == ({"kmeans": 1, "nearest_neighbors": 2} if name == "SpherePair" else {})
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from spherepair.constraints.pair_arrays import BoolArray, IndexArray, PairArrays
 
 #: Components from which cliques are grown: those that differ from most others.
 CLIQUE_STARTS = 30
+#: So many components are compared in a dense matrix, which is faster than a sparse one.
+FEW_COMPONENTS = 1000
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,8 @@ def greedy_clique(differ: Any, sizes: IndexArray) -> IndexArray:
     """
     degree = np.diff(differ.indptr)
     best: list[int] = []
+    if len(sizes) <= FEW_COMPONENTS:
+        differ = differ.toarray()
     for start in np.lexsort((-sizes, -degree))[:CLIQUE_STARTS].tolist():
         if degree[start] < len(best):  # too few to beat it, and further ones have no more
             break
@@ -232,19 +236,26 @@ def greedy_clique(differ: Any, sizes: IndexArray) -> IndexArray:
 
 
 def _grow_clique(differ: Any, sizes: IndexArray, start: int) -> list[int]:
-    others = differ.indices[differ.indptr[start] : differ.indptr[start + 1]]
+    others = _neighbors(differ, start)
     among = differ[others][:, others]
     is_left, clique = np.ones(len(others), np.int64), [start]
     while is_left.any():
         score = (among @ is_left) * (sizes.max() + 1) + sizes[others]
         place = int(np.where(is_left, score, -1).argmax())
         clique.append(int(others[place]))
-        nearby = among.indices[among.indptr[place] : among.indptr[place + 1]]
+        nearby = _neighbors(among, place)
         stays = np.zeros_like(is_left)
         stays[nearby] = is_left[nearby]
         stays[place] = 0  # nothing differs from itself
         is_left = stays
     return clique
+
+
+def _neighbors(differ: Any, place: int) -> IndexArray:
+    if isinstance(differ, np.ndarray):
+        return np.flatnonzero(differ[place])
+    found: IndexArray = differ.indices[differ.indptr[place] : differ.indptr[place + 1]]
+    return found
 
 
 def _differing_components(pairs: PairArrays, graph: PairGraph) -> Any:

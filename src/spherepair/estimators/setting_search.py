@@ -80,20 +80,20 @@ def search_settings(
 
 
 def rehearse(model: Any, job: Job, network: Any) -> Rehearsal | None:
-    """Train a pretrained network for a few epochs on most of the pairs; ``None`` where pairs are too few.
+    """Train a pretrained network for a few epochs on most of the pairs; ``None`` where either are too few.
 
     The pairs of a fit are satisfied because it was trained on them, even where both rows are in a wrong
     cluster; so only pairs that a training has not seen tell how often it is right.
     """
     n_must = np.count_nonzero(job.pairs.is_must_link)
-    if min(n_must, len(job.pairs) - n_must) < FEWEST_OF_A_KIND:
+    n_epochs = min(MOST_EPOCHS, int(model.max_epochs) // EPOCH_SHARE)
+    if n_epochs == 0 or min(n_must, len(job.pairs) - n_must) < FEWEST_OF_A_KIND:
         return None
     rng = np.random.default_rng(derive_seed(model._seed, REHEARSAL.name))
     order = rng.permutation(len(job.pairs))
     n_held_out = min(MOST_HELD_OUT, round(REHEARSAL_SHARE * len(order)))
     held_out, shown = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
     trial = Job(job.rows, job.pairs[shown], network, Session(network, model._hardware, model._seed))
-    n_epochs = max(1, min(MOST_EPOCHS, int(model.max_epochs) // EPOCH_SHARE))
     try:
         trial.session.run_stage(model._plan(trial, REHEARSAL), stage=REHEARSAL.name, max_epochs=n_epochs)
     except TrainingDivergedError:
