@@ -129,3 +129,15 @@ def test_a_database_that_is_not_there_is_one_sentence_without_the_password():
         open_database("postgresql+psycopg://ann:secret@127.0.0.1:9/none?connect_timeout=1")
     assert "secret" not in str(caught.value)
     assert "***" in shown_url("postgresql+psycopg://ann:secret@h/d")
+
+
+@pytest.mark.parametrize("name", ["project.json", "rows.arrow", "project.db", "features.npy"])
+def test_a_damaged_project_is_refused_with_a_sentence_that_names_it(home, project, name):
+    home.get(project)
+    home.close()
+    for file in (home.home / project).glob(f"{name}*"):  # SQLite keeps more beside its own file
+        file.write_bytes(b"not what it was")
+    with pytest.raises(RecordError) as caught:
+        home.get(project)
+    assert project in str(caught.value)
+    assert "\n" not in str(caught.value)

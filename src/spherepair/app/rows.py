@@ -180,6 +180,7 @@ def _unzip(path: Path) -> tuple[list[str], list[bytes]]:
                     f"{path.name} unpacks to more than {MOST_UNPACKED // 2**30} GiB; split it."
                 )
             return [file.filename for file in files], list(_unpack(archive, files, path))
+    # NotImplementedError: a compression that Python does not know; RuntimeError: a zip with a password.
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         if isinstance(error, InvalidDataError):
             raise
@@ -386,7 +387,7 @@ def _texts(column: Any) -> Any:
         return column
     try:
         return pc.cast(column, pa.large_string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists and objects, which Arrow does not write
         return pa.array([_as_text(value) for value in column], pa.large_string())
 
 
