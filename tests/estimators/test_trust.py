@@ -8,6 +8,7 @@ import pytest
 import sklearn
 import torch
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
 from spherepair import Constraints, SpherePair, load
@@ -226,3 +227,16 @@ def test_a_shuffled_frame_is_not_fitted_by_position(make: Any, X: Any, y: Any) -
     assert (match_labels(y[order], model.labels_) == y[order]).mean() > 0.95
     by_position = Constraints.from_labels(y[order], 300, random_state=0)
     assert len(make(3, max_epochs=1).fit(frame, constraints=by_position).labels_) == 120
+
+
+def test_a_fit_interrupted_while_it_is_assessed_is_no_model(monkeypatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    X, pairs = np.eye(8), Constraints.from_labels(np.arange(8) % 2, 28, random_state=0)
+    model = SpherePair(2, hidden_dims=(4,), max_epochs=1, pretraining=None, batch_size=8, progress=False)
+    monkeypatch.setattr(SpherePair, "_assess", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, constraints=pairs)
+    with pytest.raises(NotFittedError):
+        model.predict(X)

@@ -119,9 +119,13 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
             job = self._start(table, pairs, checkpoint)
             self._pretrain(job)
             rehearsal = self._rehearse(job)
-            self._learn(job)
-            self._assess(job, rehearsal)
-        self.group_names_ = propose_names(self, X, table)
+            try:
+                self._learn(job)
+                self._assess(job, rehearsal)
+                self.group_names_ = propose_names(self, X, table)
+            except BaseException:
+                self._reset()  # no model that has labels and does not know how sure they are
+                raise
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:

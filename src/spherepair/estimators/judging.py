@@ -221,13 +221,9 @@ class JudgingClusterer(DeepConstrainedClusterer):
             same = 0.5 * judgment.neighbors_same + 0.5 * self._judge_before(judge)
             job.session.kept |= {SAME: torch.tensor(same), N_CLUSTERS: torch.tensor(self.n_clusters_)}
             job.network.load_state_dict(pretrained.state_dict())
-        try:
-            again = replace(job, worth=judge(same).worth)
-            self._train_weighed(again, judge, same)
-            self._finish(again)
-        except BaseException:
-            self._reset()  # neither the first training nor the second
-            raise
+        again = replace(job, worth=judge(same).worth)
+        self._train_weighed(again, judge, same)
+        self._finish(again)
         judgment = self._judge_fitted(judge)
         self._keep(judgment, job.pairs, worth=judgment.worth)
         logger.warning("%s", judgment.wrong)
@@ -235,10 +231,8 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _kept_judgment(self, job: Job) -> NDArray[np.float64]:
         """What the first training has found, of an interrupted fit that was in its second."""
         with job.session.reading():
-            n_clusters, same = (
-                int(job.session.kept[N_CLUSTERS]),
-                job.session.kept[SAME].cpu().double().numpy(),
-            )
+            n_clusters = int(job.session.kept[N_CLUSTERS])
+            same = job.session.kept[SAME].cpu().double().numpy()
             if n_clusters < 1 or same.shape != (len(job.pairs),) or not ((same >= 0) & (same <= 1)).all():
                 raise ValueError("its judgment of the answers cannot be")
         self.n_clusters_ = n_clusters
