@@ -284,7 +284,8 @@ def test_an_encoder_that_cannot_be_captured_is_trained_eagerly(
     encoder = nn.Sequential(nn.Linear(N_FEATURES, 64), nn.ReLU(), Asking(), nn.Linear(64, 10))
     with caplog.at_level(logging.INFO, logger="spherepair"):
         model = fit(SpherePair, data, encoder=encoder, pretraining=None, max_epochs=10)
-    assert captures == [False]
+    assert captures
+    assert not any(captures)
     assert "cannot be captured" in caplog.text
     assert clustering_accuracy(data[1], model.labels_) > 0.9
 
