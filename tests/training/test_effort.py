@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from spherepair import Constraints, SpherePair, load
-from spherepair.training.hardware import Hardware, choose_effort, choose_hardware
+from spherepair.training.hardware import Hardware, choose_effort, choose_hardware, limit_threads
 
 QUICK = {"max_epochs": 1, "pretraining": None, "random_state": 0, "progress": False}
 
@@ -18,6 +19,36 @@ def test_a_cpu_does_less_for_fewer_rows_and_a_gpu_the_same_for_all():
     assert [effort.pretraining_steps for effort in efforts] == [300, 750, 750, 1500]
     assert [effort.batch_size for effort in efforts] == [64, 128, 128, 256]
     assert choose_effort(10, gpu) == choose_effort(10**6, gpu) == efforts[-1]
+
+
+def test_a_small_network_takes_one_thread_and_others_those_of_torch():
+    cpu, gpu = choose_hardware("cpu"), Hardware(torch.device("cuda"), "tf32")
+    small, large, image = nn.Linear(64, 256), nn.Linear(1024, 512), nn.Conv2d(1, 4, 3)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        used = []
+        for network, hardware in ((small, cpu), (large, cpu), (image, cpu), (small, gpu)):
+            with limit_threads(network, hardware):
+                used.append(torch.get_num_threads())
+        assert used == [1, 2, 2, 2]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_are_given_back_after_a_fit_and_after_one_that_fails(monkeypatch, model):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        used = []
+        monkeypatch.setattr(SpherePair, "_learn", lambda *_: used.append(torch.get_num_threads()) or 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            SpherePair(3, device="cpu", **QUICK).fit(model._table, constraints=model.constraints_)
+        assert used == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

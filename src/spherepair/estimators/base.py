@@ -49,7 +49,13 @@ from spherepair.estimators.trust.packing import pack_assessment
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import save_model
 from spherepair.training import Monitor, Plan, Record
-from spherepair.training.hardware import choose_effort, choose_hardware, derive_seed, resolve_seed
+from spherepair.training.hardware import (
+    choose_effort,
+    choose_hardware,
+    derive_seed,
+    limit_threads,
+    resolve_seed,
+)
 from spherepair.training.optimization import RULES, StoppingRule, resolve_stopping
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.rows import map_rows, open_rows
@@ -117,15 +123,16 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         self._settle(table)
         with checkpoint_lock(checkpoint):
             job = self._start(table, pairs, checkpoint)
-            self._pretrain(job)
-            rehearsal = self._rehearse(job)
-            try:
-                self._learn(job)
-                self._assess(job, rehearsal)
-                self.group_names_ = propose_names(self, X, table)
-            except BaseException:
-                self._reset()  # no model that has labels and does not know how sure they are
-                raise
+            with limit_threads(job.network, self._hardware):
+                self._pretrain(job)
+                rehearsal = self._rehearse(job)
+                try:
+                    self._learn(job)
+                    self._assess(job, rehearsal)
+                    self.group_names_ = propose_names(self, X, table)
+                except BaseException:
+                    self._reset()  # no model that has labels and does not know how sure they are
+                    raise
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> NDArray[np.int64]:
@@ -201,14 +208,15 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         session = Session(network, self._hardware, seed, monitors=self._monitors())
         rows = open_rows(table, self._scaling, self._hardware.device)
         job = Job(rows, pairs, network, session, worth=self._known_worth(pairs))
-        self._train(job, Stage(REFINING, Refinement(share_wrong, self.cluster_centers_)))
-        session.history = [*self.history_, *session.history]
-        if len(before) > len(self.labels_):
-            self._table = table
-        known = self.constraints_
-        self._finish(job, before=before)
-        self._carry_over(known)
-        self._assess(job)
+        with limit_threads(network, self._hardware):
+            self._train(job, Stage(REFINING, Refinement(share_wrong, self.cluster_centers_)))
+            session.history = [*self.history_, *session.history]
+            if len(before) > len(self.labels_):
+                self._table = table
+            known = self.constraints_
+            self._finish(job, before=before)
+            self._carry_over(known)
+            self._assess(job)
         self._keep_names()
         return self
 

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.utils import check_random_state
-from torch import Tensor
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
 
 from spherepair.errors import InvalidParameterError, quoted
 
@@ -104,6 +105,9 @@ class Effort:
     pretraining_steps: int = 1500
 
 
+#: Parameters of a network whose steps are too short for several threads.
+SMALL_NETWORK = 2**18
+
 #: What a CPU does for tables with fewer rows than the number before it.
 CPU_EFFORTS = ((1000, Effort((256, 128), 64, 10, 300)), (20_000, Effort((256, 128), 128, 20, 750)))
 
@@ -125,6 +129,20 @@ def choose_effort(n_rows: int, hardware: Hardware) -> Effort:
             if n_rows < n_rows_below:
                 return effort
     return Effort()
+
+
+def limit_threads(network: nn.Module, hardware: Hardware) -> AbstractContextManager[Any]:
+    """One CPU thread for a small network, until the context ends; as many as torch has for others.
+
+    A step is then so short that threads mostly wait for each other. Where other programs use the cores, too,
+    two threads took ten times as long as one.
+    """
+    parameters = list(network.parameters())
+    is_small = sum(p.numel() for p in parameters) < SMALL_NETWORK and all(p.ndim <= 2 for p in parameters)
+    if hardware.is_cuda or not is_small:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="openmp")
+    return limits
 
 
 def choose_hardware(device: str | torch.device = "auto", precision: str = "auto") -> Hardware:
