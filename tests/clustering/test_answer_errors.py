@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from spherepair.clustering.answer_errors import Witnesses, WrongAnswers, judge_answers
+from spherepair.clustering.answer_errors import Judge, Witnesses, WrongAnswers, judge_answers
 from spherepair.constraints import Constraints
 
 N_ROWS = 400
@@ -98,3 +99,33 @@ def test_shares_survive_json() -> None:
     pairs = Constraints.from_arrays([0, 1], [2, 3], [True, False], by=["ann", "bob"])
     wrong = judge_answers(pairs, np.array([0.1, 0.2])).wrong
     assert WrongAnswers.from_dict(wrong.to_dict()) == wrong
+
+
+def judge_of(pairs: Constraints) -> Judge:
+    nobody = np.zeros(0, np.int64)
+    return Judge(
+        pairs, Witnesses(np.zeros((N_ROWS, 1), np.int64), nobody, nobody), nobody, torch.zeros(0), None
+    )
+
+
+def test_few_must_links_that_are_unsure_count_later(truth: Any) -> None:
+    pairs, wrong = answered(truth, seed=1, alpha=0.3, beta=0.3)
+    same = np.clip(believed(truth, pairs) + np.random.default_rng(0).normal(scale=0.3, size=len(pairs)), 0, 1)
+    judge = judge_of(pairs).starting_from(same, n_rows=10 * N_ROWS, n_clusters=1000)
+    first, last = judge.worth(same, 0.0), judge.worth(same, 1.0)
+    must = pairs.is_must_link
+    assert np.count_nonzero(first[must]) < np.count_nonzero(last[must])
+    assert (first[~must] == last[~must]).all()
+    assert wrong[must & (first > 0)].mean() < wrong[must & (last > 0)].mean()
+
+
+def test_what_neighbors_said_at_first_counts_where_must_links_are_few(truth: Any) -> None:
+    pairs, wrong = answered(truth, seed=1, alpha=0.2, beta=0.2)
+    at_first = believed(truth, pairs)
+    confirmed = np.where(pairs.is_must_link, 0.8, 0.05)  # a training that has learned answers by heart
+    many = judge_of(pairs).starting_from(at_first, n_rows=10 * N_ROWS, n_clusters=1)
+    few = judge_of(pairs).starting_from(at_first, n_rows=10 * N_ROWS, n_clusters=1000)
+    assert many.first is judge_of(pairs).starting_from(at_first, n_rows=N_ROWS, n_clusters=1000).first is None
+    assert many(confirmed).right[wrong].mean() > 0.9
+    assert few(confirmed).right[wrong].mean() < 0.7
+    assert few(confirmed).right[~wrong].min() > 0.9

@@ -19,11 +19,12 @@ pair is the same, given all answers to it, says how likely each of these is righ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from torch import Tensor
 
 from spherepair.constraints.graph import unordered_pairs
@@ -40,6 +41,14 @@ LEAST_SAME, MOST_SAME = 0.01, 0.95
 COUPLING = 25.0
 #: Rates at the start of EM, the smallest ones, and the number of its steps.
 FIRST_RATE, LEAST_RATE, STEPS = 0.05, 1e-6, 100
+#: Fewer must-links a cluster are few, if at most this share of the rows is in pairs. Then a wrong one takes
+#: the neighbors of its rows along, who confirm it.
+FEW_MUST_LINKS, FEW_ROWS = 30, 0.25
+#: Few must-links are trained on at first if right with this probability, at the end if with one half: those
+#: left out are judged by a network that has not seen them. A wrong cannot-link moves few rows.
+FIRST_TRUST, LAST_TRUST = 0.9, 0.5
+#: The mean of the log-odds of what the neighbors said at first and say now is too cautious by this factor.
+SHARPENING = 1.3
 #: Answers about two clusters that must contradict these for S to be one half there, and their share.
 FEWEST_CONTRARY, CONTRARY_SHARE = 3.0, 0.5
 #: Somebody whose 1 - alpha - beta is below says almost nothing: the answers are random, or always the same.
@@ -216,8 +225,7 @@ def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None
     _, pair = np.unique(unordered_pairs(pairs), return_inverse=True)
     names, person = _people(pairs)
     sure = np.abs(2.0 * pairs.value - 1.0)  # an answer of value 0.5 says nothing
-    clipped = np.clip(same, LEAST_SAME, MOST_SAME)
-    prior = np.log(clipped / (1.0 - clipped))
+    prior = _log_odds(same)
     fixed = FIRST_RATE if share is None else max(share, LEAST_RATE)
     alpha, beta = np.full(len(names), fixed), np.full(len(names), fixed)
     for _ in range(STEPS if share is None else 1):
@@ -227,7 +235,7 @@ def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None
             np.log(alpha / (1.0 - beta))[person],
         )
         odds = prior + np.bincount(pair, sure * weight)[pair]
-        together = 1.0 / (1.0 + np.exp(-np.clip(odds, -50.0, 50.0)))
+        together = expit(odds)
         if share is None:
             alpha, beta = _rates(together, must, person, sure, len(names))
     right = np.where(must, together, 1.0 - together)
@@ -251,6 +259,8 @@ class Judge:
         Vectors of these before training on pairs.
     share : float or None
         Share of wrong answers where it is known.
+    first : ndarray of shape (n_pairs,) or None
+        What the neighbors said before, which counts as much as what they say; where must-links are few.
     """
 
     pairs: PairArrays
@@ -258,6 +268,17 @@ class Judge:
     asked: Integers
     before: Tensor
     share: float | None
+    first: Floats | None = None
+
+    def starting_from(self, first: Floats, *, n_rows: int, n_clusters: int) -> Judge:
+        """A judge who remembers what the neighbors said at first, if must-links are few."""
+        n_must_links = np.count_nonzero(self.pairs.is_must_link & (self(first).right >= LAST_TRUST))
+        is_few = n_must_links < FEW_MUST_LINKS * n_clusters
+        return (
+            replace(self, first=first)
+            if is_few and len(self.witnesses.neighbors) <= FEW_ROWS * n_rows
+            else self
+        )
 
     def same(self, memberships: NDArray[Any]) -> Floats:
         """What the neighbors say of each pair, (n_pairs,), by their memberships (n_asked, K)."""
@@ -265,7 +286,22 @@ class Judge:
 
     def __call__(self, same: Floats) -> Judgment:
         """What to think of the answers."""
+        if self.first is not None:
+            same = expit(SHARPENING * 0.5 * (_log_odds(self.first) + _log_odds(same)))
         return judge_answers(self.pairs, same, share=self.share)
+
+    def worth(self, same: Floats, progress: float) -> NDArray[np.float32]:
+        """What each answer counts, (n_pairs,), after so much of the training, from 0 to 1."""
+        judgment = self(same)
+        trust = LAST_TRUST if self.first is None else FIRST_TRUST + (LAST_TRUST - FIRST_TRUST) * progress
+        is_unsure = self.pairs.is_must_link & (judgment.right < trust)
+        return np.where(is_unsure, np.float32(0.0), judgment.worth)
+
+
+def _log_odds(same: Floats) -> Floats:
+    p = np.clip(same, LEAST_SAME, MOST_SAME)
+    odds: Floats = np.log(p / (1.0 - p))
+    return odds
 
 
 def _people(pairs: PairArrays) -> tuple[list[str], Integers]:

@@ -6,9 +6,12 @@
 
 A fifth, because a network first learns what most answers agree on, and the wrong ones by heart only later.
 The first judgment of the second training comes half from these clusters and half from those before any pair
-was seen: answers have spoiled the former, the latter need not be the ones that are meant. Where no answer
-seems wrong, the first training goes on, and its result is that of a plain fit, bit for bit. The answers are
-then judged when it has ended. ``clustering/answer_errors.py`` has the judge.
+was seen: answers have spoiled the former, the latter need not be the ones that are meant. Where must-links
+are few, it stays one half of every later judgment, and unsure must-links are left out at first: what is
+trained on confirms itself.
+
+Where no answer seems wrong, the first training goes on, and its result is that of a plain fit, bit for bit.
+The answers are then judged when it has ended. ``clustering/answer_errors.py`` has the judge.
 """
 
 from __future__ import annotations
@@ -114,6 +117,8 @@ class Reweighing(nn.Module):
         What the neighbors have said so far.
     worth : ndarray of shape (n_pairs,)
         What each answer is worth; overwritten.
+    max_epochs : int
+        Of the training; must-links that are less sure are trained on later.
     memberships : callable
         Probabilities of the clusters, (n, K), of embeddings (n, D) at an epoch.
     weigh : callable
@@ -129,11 +134,13 @@ class Reweighing(nn.Module):
         same: NDArray[np.float64],
         worth: NDArray[np.float32],
         *,
+        max_epochs: int,
         memberships: Callable[[Tensor, int], NDArray[Any]],
         weigh: Callable[[SemiSupervisedObjective], None],
     ) -> None:
         super().__init__()
         self._judge, self._memberships, self._weigh = judge, memberships, weigh
+        self._max_epochs = max_epochs
         self.register_buffer("same", torch.tensor(same))
         self.register_buffer("worth", torch.from_numpy(worth))  # the same memory
         self._is_resumed = True
@@ -145,7 +152,8 @@ class Reweighing(nn.Module):
             memberships = self._memberships(objective.embed(torch.from_numpy(self._judge.asked)), epoch)
             found = torch.from_numpy(self._judge.same(memberships))
             self.same.mul_(MEMORY).add_(found, alpha=1.0 - MEMORY)
-            self.worth.copy_(torch.from_numpy(self._judge(self.same.numpy()).worth))
+            worth = self._judge.worth(self.same.numpy(), epoch / self._max_epochs)
+            self.worth.copy_(torch.from_numpy(worth))
         if is_due or self._is_resumed:
             self._weigh(objective)
         self._is_resumed = False
@@ -221,7 +229,8 @@ class JudgingClusterer(DeepConstrainedClusterer):
             same = 0.5 * judgment.neighbors_same + 0.5 * self._judge_before(judge)
             job.session.kept |= {SAME: torch.tensor(same), N_CLUSTERS: torch.tensor(self.n_clusters_)}
             job.network.load_state_dict(pretrained.state_dict())
-        again = replace(job, worth=judge(same).worth)
+        judge = judge.starting_from(same, n_rows=job.rows.n_rows, n_clusters=self.n_clusters_)
+        again = replace(job, worth=judge.worth(same, 0.0))
         self._train_weighed(again, judge, same)
         self._finish(again)
         judgment = self._judge_fitted(judge)
@@ -332,7 +341,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
 
     def _train_weighed(self, job: Job, judge: Judge, same: NDArray[np.float64]) -> None:
         """Train on what the answers are worth, and judge them again as the network learns."""
-        plan = self._plan(job, WEIGHED)
+        plan, max_epochs = self._plan(job, WEIGHED), self._max_epochs(job, WEIGHED)
         batches = plan.batches[0]
 
         def weigh(objective: SemiSupervisedObjective) -> None:
@@ -341,11 +350,13 @@ class JudgingClusterer(DeepConstrainedClusterer):
 
         if isinstance(plan.objective, SemiSupervisedObjective) and job.worth is not None:
             memberships = partial(self._memberships, n_clusters=self.n_clusters_)
-            plan.objective.reweigh = Reweighing(judge, same, job.worth, memberships=memberships, weigh=weigh)
+            plan.objective.reweigh = Reweighing(
+                judge, same, job.worth, max_epochs=max_epochs, memberships=memberships, weigh=weigh
+            )
         job.session.run_stage(
             plan,
             stage=WEIGHED.name,
-            max_epochs=self._max_epochs(job, WEIGHED),
+            max_epochs=max_epochs,
             stopping=self._stopping_rule(WEIGHED),
             initialize=partial(self._initialize, job),
         )
