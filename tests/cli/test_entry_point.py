@@ -152,10 +152,16 @@ def test_missing_typer_is_a_sentence_with_the_remedy(monkeypatch, capsys):
     assert 'pip install "spherepair[cli]"' in capsys.readouterr().err
 
 
-def test_help_and_unknown_commands_do_not_wait_for_torch():
-    script = "import sys; from spherepair.cli import main; print(main(sys.argv[1:]), 'torch' in sys.modules)"
-    for arguments, code in ((["--help"], 0), (["--version"], 0), (["nonsense"], 2), (["check", "--help"], 0)):
-        assert python(script, *arguments).splitlines()[-1] == f"{code} False"
+def test_help_unknown_commands_and_checks_of_pairs_do_not_wait_for_torch(example):
+    script = (
+        "import json, sys; from spherepair.cli import main\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    print('ended', main(words), {'torch', 'sklearn'} & {*sys.modules})"
+    )
+    commands = [["--help"], ["--version"], ["nonsense"], ["check", "--help"]]
+    said = python(script, json.dumps([*commands, ["check", str(example.numbered_pairs)]])).splitlines()
+    ended = [line.split(maxsplit=1)[1] for line in said if line.startswith("ended")]
+    assert ended == [f"{code} set()" for code in (0, 0, 2, 0, 0)]
 
 
 @pytest.mark.parametrize(
