@@ -33,9 +33,10 @@ $(DEV_STAMP): $(USER_STAMP) requirements-dev.lock
 demo: setup  ## pairs, fit with unknown number of clusters, new rows predicted, a picture, a report
 	$(BIN)/spherepair demo --out demo-output
 
-# One thread per worker: workers that each use all cores would wait for each other.
+# One thread per worker: workers that each use all cores would wait for each other. Compiled tests are kept,
+# whatever the environment says: to compile them takes each worker longer than to load torch.
 test: dev  ## the whole test suite, with the code and links of the guide
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not ray"
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not ray"
 
 test-ray: dev  ## labels made by a Ray cluster on this machine, with a worker killed; about a minute
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m ray tests/scale

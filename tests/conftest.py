@@ -43,16 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def fork() -> Callable[..., multiprocessing.process.BaseProcess]:
     """Start a function in a process of its own, without the seconds that a fresh interpreter takes."""
+    from tests.forked_command import fork_process
 
-    def start(function: Callable[..., None], *arguments: object) -> multiprocessing.process.BaseProcess:
-        with warnings.catch_warnings():
-            # Newer Pythons warn of forks beside threads; what is started here uses none.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
-            process.start()
-        return process
-
-    return start
+    return fork_process
 
 
 CHROMIUM_OPTIONS = (

@@ -21,7 +21,7 @@ CPU = Hardware(torch.device("cpu"), "float32")
 SGD, ADAM = Recipe("sgd", learning_rate=0.1, momentum=0.9), Recipe("adam", learning_rate=0.01)
 
 
-def make(*, spherical=True, n_rows=150, sizes=(70, 40, 5), recipe=SGD):
+def make(*, spherical=True, n_rows=100, sizes=(70, 40, 5), recipe=SGD):
     generator = torch.Generator().manual_seed(0)
     network = build_autoencoder(
         sizes[0], sizes[-1], hidden_dims=sizes[1:-1], spherical=spherical, generator=generator

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import zipfile
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
+from tests.forked_command import ForkedCommand
 
 from spherepair import load
 from spherepair.cli import main
@@ -27,15 +27,12 @@ TOKEN = "token"
 
 class Server:
     def __init__(self, folder: Path, *words: str) -> None:
-        self.words = [sys.executable, "-m", "spherepair", "label", *words, "--no-browser", "--port", "0"]
-        self.words += ["--projects", str(folder / "projects"), "--json"]
-        self.environment = {**os.environ, "SPHEREPAIR_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
+        self.words = ["label", *words, "--no-browser", "--port", "0", "--json"]
+        self.words += ["--projects", str(folder / "projects")]
 
     def start(self) -> Server:
-        self.process = subprocess.Popen(
-            self.words, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        link = json.loads(self.process.stdout.readline())["link"]
+        self.process = ForkedCommand(*self.words, SPHEREPAIR_TOKEN=TOKEN)
+        link = json.loads(wait_for(lambda: self.process.out))["link"]
         root, _, self.project = link.partition(f"/?token={TOKEN}#/")
         headers = {"Authorization": f"Bearer {TOKEN}", "X-Person": "ann"}
         self.client = httpx.Client(base_url=f"{root}/api/projects/", headers=headers, timeout=60)
@@ -53,12 +50,13 @@ class Server:
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
 
     def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.stop()
+        self.client.close()
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate(timeout=30)
 
     def stop(self) -> None:
         self.client.close()
-        self.process.terminate()
+        self.process.send_signal(signal.SIGTERM)
         self.process.communicate(timeout=30)
 
 
@@ -98,7 +96,7 @@ def wait_for(condition, seconds: float = 300.0):  # a busy machine lets the trai
     while time.monotonic() < end:
         if found := condition():
             return found
-        time.sleep(0.3)
+        time.sleep(0.05)
     raise AssertionError("it did not happen in time")
 
 

@@ -15,6 +15,15 @@ from spherepair.training.pretraining import JointPretraining
 
 #: Pretraining of a moment.
 BRIEF = JointPretraining(epochs=2, min_steps=100)
+#: Large batches: from a few answers follow thousands of pairs.
+QUICK: dict[str, Any] = {
+    "hidden_dims": (16,),
+    "pretraining": BRIEF,
+    "max_epochs": 4,
+    "batch_size": 1024,
+    "random_state": 0,
+    "progress": False,
+}
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +34,7 @@ def blobs() -> tuple[Any, Any]:
 
 @pytest.fixture
 def quick_model() -> SpherePair:
-    return SpherePair(hidden_dims=(16,), pretraining=BRIEF, max_epochs=4, random_state=0, progress=False)
+    return SpherePair(**QUICK)
 
 
 def right_answers(y: Any) -> Callable[[Question], Reply]:

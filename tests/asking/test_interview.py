@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
-from tests.asking.conftest import BRIEF, right_answers
+from tests.asking.conftest import QUICK, right_answers
 
 from spherepair import Constraints, SpherePair
 from spherepair.asking import STRATEGIES, ChoiceQuestion, GroupQuestion, Interview, PairQuestion, strategies
@@ -23,8 +23,9 @@ from spherepair.metrics import clustering_accuracy
 def finished(blobs: Any) -> Interview:
     """Sixty right answers about six blobs."""
     X, y = blobs
-    model = SpherePair(hidden_dims=(16,), pretraining=BRIEF, max_epochs=6, random_state=0, progress=False)
-    return Interview(X, model=model, random_state=0).run(right_answers(y), max_answers=60, by="ann")
+    return Interview(X, model=SpherePair(**QUICK), random_state=0).run(
+        right_answers(y), max_answers=60, by="ann"
+    )
 
 
 def test_all_groups_are_found_without_being_told_how_many(finished: Interview, blobs: Any) -> None:

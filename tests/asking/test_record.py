@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,24 +50,31 @@ def test_a_file_that_is_no_record_is_refused_and_left_alone(tmp_path: Path, cont
     assert path.read_bytes() == content
 
 
-def test_the_second_process_is_told(tmp_path: Path) -> None:
+def test_the_second_process_is_told(tmp_path: Path, fork: Any) -> None:
     path = tmp_path / "a.jsonl"
-    code = f"from spherepair.asking.record import FileRecord; FileRecord({str(path)!r}, fingerprint='abc')"
+
+    def open_too() -> None:
+        with pytest.raises(RecordError, match="in use by another process"):
+            FileRecord(path, fingerprint="abc")
+
     with FileRecord(path, fingerprint="abc"):
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert told.returncode != 0
-    assert "in use by another process" in told.stderr
+        other = fork(open_too)
+        other.join(60)
+    assert other.exitcode == 0
 
 
-def test_a_killed_process_loses_no_answer(tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_answer(tmp_path: Path, fork: Any) -> None:
     path = tmp_path / "a.jsonl"
-    code = (
-        "import os; from spherepair.asking.record import FileRecord\n"
-        f"record = FileRecord({str(path)!r}, fingerprint='abc')\n"
-        "for number in range(5): record.append({'event': 'answer', 'number': number})\n"
-        "os.kill(os.getpid(), 9)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=False)
+
+    def write_and_die() -> None:
+        record = FileRecord(path, fingerprint="abc")
+        for number in range(5):
+            record.append({"event": "answer", "number": number})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    other = fork(write_and_die)
+    other.join(60)
+    assert other.exitcode == -signal.SIGKILL
     with FileRecord(path, fingerprint="abc") as record:
         assert [event["number"] for event in record] == [0, 1, 2, 3, 4]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
 from sklearn.datasets import make_blobs
+from tests.forked_command import ForkedCommand
 
 from spherepair import Constraints
 from spherepair.cli import main
@@ -134,17 +133,13 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 @pytest.fixture(scope="session")
 def shell() -> Callable[..., Ended]:
-    """Run a command as a user does, in a process of its own."""
+    """Run a command in a process of its own; test_entry_point.py does so from a fresh interpreter."""
 
     def run(*arguments: object, **environment: str) -> Ended:
-        done = subprocess.run(
-            [sys.executable, "-m", "spherepair", *map(str, arguments)],
-            capture_output=True,
-            encoding="utf-8",
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-            check=False,
-            timeout=120,
-        )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        command = ForkedCommand(*arguments, **environment)
+        out, err = command.communicate()
+        code = command.poll()
+        assert code is not None
+        return Ended(code, out, err)
 
     return run

@@ -8,7 +8,6 @@ import os
 import pty
 import select
 import signal
-import subprocess
 import sys
 import time
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
 from sklearn.datasets import load_digits
+from tests.forked_command import ForkedCommand, run_and_leave
 
 from spherepair import Constraints, SpherePair
 from spherepair.asking import ChoiceQuestion, GroupQuestion, Interview, PairQuestion
@@ -92,16 +92,6 @@ def is_right(pairs, y):
     return bool((pairs.is_must_link == (y[pairs.left] == y[pairs.right])).all())
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "spherepair", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
 def wait_for_answers(path, count, process):
     deadline = time.monotonic() + 100
     while not path.exists() or path.read_bytes().count(b"\n") <= count:
@@ -132,7 +122,7 @@ def test_program_answers_and_the_record_model_and_labels_can_be_used(shell, call
 def test_the_same_command_goes_on_and_a_killed_process_loses_no_answer(call, example, right, tmp_path):
     out = tmp_path / "a.jsonl"
     common = ("ask", example.rows, "--id", "name", "-o", out, *SMALL, "--answerer")
-    process = start(*common, right(0.05))
+    process = ForkedCommand(*common, right(0.05))
     wait_for_answers(out, 8, process)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
@@ -154,7 +144,7 @@ def events_of(content: bytes):
 
 def test_ctrl_c_is_130_with_a_sentence_and_a_second_process_is_told(call, example, right, tmp_path):
     out = tmp_path / "a.jsonl"
-    process = start("ask", example.array, "-o", out, *SMALL, "--answerer", right(0.1))
+    process = ForkedCommand("ask", example.array, "-o", out, *SMALL, "--answerer", right(0.1))
     wait_for_answers(out, 3, process)
     second = call("ask", example.array, "-o", out, *SMALL, "--answerer", right(), "--answers", 3)
     assert second.code == 2
@@ -163,7 +153,7 @@ def test_ctrl_c_is_130_with_a_sentence_and_a_second_process_is_told(call, exampl
     )
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.poll() == 130
     n_answers = len(events(out))
     assert err.splitlines()[-1] == (
         f"interrupted; {n_answers} answers in {out}; run the same command to go on."
@@ -354,7 +344,7 @@ def test_table_shows_names_and_the_columns_that_differ_most(person, example, tmp
 
 def test_keys_in_a_terminal_need_no_enter_and_ctrl_c_loses_nothing(example, tmp_path):
     out = tmp_path / "a.jsonl"
-    command = [sys.executable, "-m", "spherepair", "ask", str(example.array), "-o", str(out), *SMALL]
+    command = ["ask", str(example.array), "-o", str(out), *SMALL]
     shown = type_in_terminal(command, [(b"1 yes, 0 no", b"0"), (b"1 to 2 that one", b"\x03")], code=130)
     assert f"interrupted; 1 answer in {out}; run the same command to go on." in shown
     assert [event["answer"] for event in events(out)] == ["none"]
@@ -364,9 +354,7 @@ def type_in_terminal(command, script, *, code):
     """Run a command in a terminal and type each key once its words have appeared."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execve(
-            command[0], command, {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "100"}
-        )
+        run_and_leave(command, TERM="xterm", COLUMNS="100")
     shown, deadline = b"", time.monotonic() + 100
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 1)[0]:
@@ -377,7 +365,7 @@ def type_in_terminal(command, script, *, code):
             break
         shown += part
         if script and script[0][0] in shown:
-            time.sleep(0.3)  # the program turns to the keyboard
+            time.sleep(0.1)  # the program turns to the keyboard
             os.write(terminal, script.pop(0)[1])
             shown = b""
     _, status = os.waitpid(pid, 0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 
-def draw_embedding(n_clusters, *, n_components=20, n_pairs=3000, noise=0.2, n_rows=3000, shares=None, seed=0):
+def draw_embedding(n_clusters, *, n_components=20, n_pairs=3000, noise=0.2, n_rows=1000, shares=None, seed=0):
     """Noisy clusters around orthogonal directions, with random pairs labeled by cluster."""
     rng = np.random.default_rng(seed)
     if n_clusters <= n_components:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
-import subprocess
-import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-import spherepair
 from spherepair import Constraints, Schedule, SpherePair, Terms
 from spherepair.errors import ModelFileError
 from spherepair.persistence import read_tensor_file, write_tensor_file
 from spherepair.training.optimization import PaperRule, SettledRule
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.session import CHECKPOINT_FILE
-
-#: Fits in another process, and stops for good in the given epoch of the given stage.
-FIT_AND_HANG = """
-import sys, time
-import numpy as np
-from spherepair import Constraints, Schedule, SpherePair
-from spherepair.training.pretraining import JointPretraining, StackedPretraining
-folder, stage, epoch, parameters = sys.argv[1], sys.argv[2], int(sys.argv[3]), eval(sys.argv[4])
-
-def hang(state):
-    if (state.stage, state.epoch) == (stage, epoch):
-        print("hanging", flush=True)
-        time.sleep(600)
-
-data = np.load(folder + "/data.npz")
-pairs = Constraints.from_arrays(data["left"], data["right"], data["is_must_link"])
-model = SpherePair(progress=hang, **parameters)
-model.fit(data["X"], constraints=pairs, checkpoint=folder + "/checkpoint")
-"""
 
 JOINT = {
     "n_clusters": 3,
@@ -71,30 +51,53 @@ class Recorder:
             raise KeyboardInterrupt
 
 
+@pytest.fixture(scope="module")
+def undisturbed(X: Any, pairs: Any) -> Any:
+    """Fits without interruption, each done once, and the epochs they trained."""
+    done: dict[str, Any] = {}
+
+    def fit(**parameters: Any) -> tuple[SpherePair, list[tuple[str, int]]]:
+        if repr(parameters) not in done:
+            recorder = Recorder()
+            model = SpherePair(progress=recorder, **parameters).fit(X, constraints=pairs)
+            done[repr(parameters)] = model, recorder.seen
+        return done[repr(parameters)]
+
+    return fit
+
+
 @pytest.mark.parametrize("kill", KILLS)
-def test_a_killed_fit_goes_on_and_ends_the_same(kill: str, X: Any, pairs: Any, tmp_path: Path) -> None:
+def test_a_killed_fit_goes_on_and_ends_the_same(
+    kill: str, undisturbed: Any, fork: Any, X: Any, pairs: Any, tmp_path: Path
+) -> None:
     parameters, stage, epoch, n_kept = KILLS[kill]
-    _fit_until_killed(tmp_path, stage, epoch, parameters=parameters, X=X, pairs=pairs)
-    everything, rest = Recorder(), Recorder()
-    whole = SpherePair(progress=everything, **parameters).fit(X, constraints=pairs)
-    resumed = SpherePair(progress=rest, **parameters)
+    _fit_until_killed(fork, tmp_path, stage, epoch, parameters=parameters, X=X, pairs=pairs)
+    whole, seen = undisturbed(**parameters)
+    resumed = SpherePair(progress=(rest := Recorder()), **parameters)
     resumed.fit(X, constraints=pairs, checkpoint=tmp_path / "checkpoint")
-    assert rest.seen == everything.seen[n_kept:]
+    assert rest.seen == seen[n_kept:]
     _assert_same(resumed, whole)
 
 
 def _fit_until_killed(
-    folder: Path, stage: str, epoch: int, *, parameters: dict[str, Any], X: Any, pairs: Any
+    fork: Any, folder: Path, stage: str, epoch: int, *, parameters: dict[str, Any], X: Any, pairs: Any
 ) -> None:
-    np.savez(folder / "data.npz", X=X, left=pairs.left, right=pairs.right, is_must_link=pairs.is_must_link)
-    environment = os.environ | {"PYTHONPATH": str(Path(spherepair.__file__).parents[1])}
-    command = [sys.executable, "-c", FIT_AND_HANG, str(folder), stage, str(epoch), repr(parameters)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "hanging\n"
-        finally:
-            process.kill()
+    hangs = multiprocessing.Event()
+
+    def hang(state: Any) -> None:
+        if (state.stage, state.epoch) == (stage, epoch):
+            hangs.set()
+            time.sleep(600)
+
+    def fit() -> None:
+        SpherePair(progress=hang, **parameters).fit(X, constraints=pairs, checkpoint=folder / "checkpoint")
+
+    process = fork(fit)
+    try:
+        assert hangs.wait(120)
+    finally:
+        process.kill()
+        process.join()
 
 
 def _assert_same(one: SpherePair, other: SpherePair) -> None:
@@ -124,13 +127,15 @@ STOPS = [
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_an_interrupted_fit_loses_one_epoch_at_most(stop: Any, X: Any, pairs: Any, tmp_path: Path) -> None:
-    everything, first, rest = Recorder(), Recorder(stop), Recorder()
-    whole = SpherePair(progress=everything, **STACKED).fit(X, constraints=pairs)
+def test_an_interrupted_fit_loses_one_epoch_at_most(
+    stop: Any, undisturbed: Any, X: Any, pairs: Any, tmp_path: Path
+) -> None:
+    whole, seen = undisturbed(**STACKED)
+    first, rest = Recorder(stop), Recorder()
     with pytest.raises(KeyboardInterrupt):
         SpherePair(progress=first, **STACKED).fit(X, constraints=pairs, checkpoint=tmp_path)
     resumed = SpherePair(progress=rest, **STACKED).fit(X, constraints=pairs, checkpoint=tmp_path)
-    assert first.seen[:-1] + rest.seen == everything.seen
+    assert first.seen[:-1] + rest.seen == seen
     _assert_same(resumed, whole)
 
 
@@ -193,8 +198,10 @@ def test_a_checkpoint_holds_what_the_terms_have_seen(X: Any, pairs: Any, tmp_pat
     assert (table[:, 1:] != table[:, :1]).all()
 
 
-def test_a_fit_may_be_interrupted_again_and_again(X: Any, pairs: Any, tmp_path: Path) -> None:
-    whole = SpherePair(**JOINT).fit(X, constraints=pairs)
+def test_a_fit_may_be_interrupted_again_and_again(
+    undisturbed: Any, X: Any, pairs: Any, tmp_path: Path
+) -> None:
+    whole, _ = undisturbed(**JOINT)
     for stop in [("pretraining", 2), ("pretraining", 5), ("pairs", 3), ("pairs", 6)]:
         with pytest.raises(KeyboardInterrupt):
             SpherePair(progress=Recorder(stop), **JOINT).fit(X, constraints=pairs, checkpoint=tmp_path)

@@ -27,6 +27,8 @@ MODEST = {
     "max_epochs": 30,
     "random_state": 0,
 }
+#: Enough for tables of few rows.
+SMALL = MODEST | {"hidden_dims": (32, 32), "max_epochs": 12}
 
 
 def _angles_between_centres(n_clusters: int, **parameters: Any) -> np.ndarray:
@@ -63,7 +65,7 @@ def test_it_learns_digits(n_clusters: Any) -> None:
     train, test, y_train, y_test = train_test_split(X, y, train_size=900, random_state=0, stratify=y)
     pairs = Constraints.from_labels(y_train, 1_000, random_state=0)
     plain = KMeans(10, n_init=3, random_state=0).fit(train).predict(test)
-    enough = {"hidden_dims": (128, 128), "pretraining": JointPretraining(epochs=10, min_steps=600)}
+    enough = {"hidden_dims": (128, 128), "pretraining": JointPretraining(epochs=5, min_steps=300)}
     model = SpherePair(n_clusters, **(MODEST | enough)).fit(train, constraints=pairs)
     accuracy = clustering_accuracy(y_test, model.predict(test))
     assert accuracy > clustering_accuracy(y_test, plain) + 0.03
@@ -79,7 +81,7 @@ TABLES = {"iris": 0.95, "wine": 0.95, "breast_cancer": 0.93}
 def test_small_real_tables_are_learned(name: str) -> None:
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     pairs = Constraints.from_labels(y, 300, random_state=0)
-    model = SpherePair(len(np.unique(y)), **MODEST).fit(X, constraints=pairs)
+    model = SpherePair(len(np.unique(y)), **SMALL).fit(X, constraints=pairs)
     assert clustering_accuracy(y, model.labels_) > TABLES[name]
 
 
@@ -87,7 +89,7 @@ def test_constant_columns_and_wild_scales_do_no_harm() -> None:
     X, y = datasets.load_wine(return_X_y=True)
     wild = np.column_stack([X * 10.0 ** np.arange(-6, 7), np.full(len(X), 1e9), np.zeros(len(X))])
     pairs = Constraints.from_labels(y, 300, random_state=0)
-    model = SpherePair(3, **MODEST).fit(wild, constraints=pairs)
+    model = SpherePair(3, **SMALL).fit(wild, constraints=pairs)
     assert np.isfinite(model.embedding_).all()
     assert clustering_accuracy(y, model.labels_) > 0.95
 
@@ -96,7 +98,7 @@ def test_a_column_that_was_constant_may_vary_on_predict() -> None:
     X, y = datasets.load_iris(return_X_y=True)
     constant = np.column_stack([X, np.ones(len(X))])
     pairs = Constraints.from_labels(y, 300, random_state=0)
-    model = SpherePair(3, **(MODEST | {"scaling": "standard"})).fit(constant, constraints=pairs)
+    model = SpherePair(3, **(SMALL | {"scaling": "standard"})).fit(constant, constraints=pairs)
     varied = np.column_stack([X, np.linspace(-100, 100, len(X))])
     assert np.array_equal(model.predict(varied), model.labels_)
 
@@ -122,7 +124,7 @@ def test_a_handful_of_rows_is_enough_to_run(n_clusters: Any) -> None:
     X = np.array([[0.0, 0], [0, 1], [9, 9], [9, 8]])
     pairs = Constraints.from_groups([0, 0, 1, 1], random_state=0)
     with pytest.warns(match="fewer than a batch"):
-        model = SpherePair(n_clusters, **MODEST).fit(X, constraints=pairs)
+        model = SpherePair(n_clusters, **SMALL).fit(X, constraints=pairs)
     assert model.score_pairs(pairs) == 1.0
 
 
@@ -140,7 +142,7 @@ def test_contradictory_pairs_that_are_kept_do_not_stop_training() -> None:
     flipped = clean.is_must_link.copy()
     flipped[:20] = ~flipped[:20]
     noisy = Constraints.from_arrays(clean.left, clean.right, flipped)
-    model = SpherePair(3, **MODEST).fit(X, constraints=noisy, on_conflict="keep")
+    model = SpherePair(3, **SMALL).fit(X, constraints=noisy, on_conflict="keep")
     assert clustering_accuracy(y, model.labels_) > 0.85
 
 

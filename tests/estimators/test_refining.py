@@ -20,10 +20,18 @@ from spherepair.training.rows import open_rows
 from spherepair.training.session import Session
 
 
+@pytest.fixture(scope="module")
+def checkpoint(make: Any, X: Any, pairs: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a finished fit: whoever goes on from it trains nothing."""
+    folder = tmp_path_factory.mktemp("trained")
+    make(max_epochs=40).fit(X, constraints=pairs, checkpoint=folder)
+    return folder
+
+
 @pytest.fixture
-def trained(make: Any, X: Any, pairs: Any) -> SpherePair:
+def trained(make: Any, X: Any, pairs: Any, checkpoint: Path) -> SpherePair:
     """A model that tests may go on with."""
-    return make(max_epochs=40).fit(X, constraints=pairs)
+    return make(max_epochs=40).fit(X, constraints=pairs, checkpoint=checkpoint)
 
 
 def _one_more_split(X: Any, y: Any) -> np.ndarray:

@@ -160,11 +160,19 @@ def test_a_refined_model_keeps_what_answers_are_worth(judged: SpherePair, data: 
     assert model.suspects(5) == judged.suspects(5)
 
 
+#: The answers are looked at in the third epoch; an epoch that is halted is lost.
+FEW = FAST | {"max_epochs": 10}
+
+
+@pytest.fixture(scope="module")
+def whole(data: Any, noisy: Constraints) -> SpherePair:
+    return SpherePair(5, **FEW).fit(data[0], constraints=noisy)
+
+
 @pytest.mark.parametrize(("stage", "left"), [("pairs", 2), ("weighed pairs", 7)])
 def test_an_interrupted_fit_goes_on_where_it_was_and_ends_as_an_undisturbed_one(
-    data: Any, noisy: Constraints, tmp_path: Any, stage: str, left: int
+    data: Any, noisy: Constraints, whole: SpherePair, tmp_path: Any, stage: str, left: int
 ) -> None:
-    few = FAST | {"max_epochs": 10}  # the answers are looked at in the third; an epoch that is halted is lost
     seen: list[str] = []
 
     def stop(state: Any) -> None:
@@ -172,13 +180,12 @@ def test_an_interrupted_fit_goes_on_where_it_was_and_ends_as_an_undisturbed_one(
         if seen.count(stage) == (2 if stage == "pairs" else 4):
             raise KeyboardInterrupt
 
-    whole = SpherePair(5, **few).fit(data[0], constraints=noisy)
-    halted = SpherePair(5, **few | {"progress": stop})
+    halted = SpherePair(5, **FEW | {"progress": stop})
     with pytest.raises(KeyboardInterrupt):
         halted.fit(data[0], constraints=noisy, checkpoint=tmp_path)
     assert not hasattr(halted, "labels_")
     seen = []
-    resumed = SpherePair(5, **few | {"progress": lambda state: seen.append(state.stage)})
+    resumed = SpherePair(5, **FEW | {"progress": lambda state: seen.append(state.stage)})
     resumed.fit(data[0], constraints=noisy, checkpoint=tmp_path)
     assert np.array_equal(resumed.embedding_, whole.embedding_)
     assert resumed.suspects(None) == whole.suspects(None)
@@ -219,7 +226,7 @@ def test_a_graded_pair_aims_for_its_angle() -> None:
     pairs = Constraints.from_arrays([0], [1], [True], value=[value])
     model = SpherePair(
         2,
-        **FAST | {"max_epochs": 100, "stopping": "fixed"},
+        **FAST | {"max_epochs": 50, "stopping": "fixed"},
         reconstruction_weight=0.0,
         terms=SpherePair.paper(2).terms,
     )

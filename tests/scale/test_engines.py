@@ -1,12 +1,13 @@
 """Processes and Ray: the same outputs, also when workers or the driver are killed."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,29 +99,21 @@ def test_processes_that_always_die_end_the_job_with_the_part(
         label(one_file, folder, tmp_path / "out", workers=2)
 
 
-DRIVER = """
-import sys
-from spherepair import scale
-scale.predict(
-    sys.argv[1], model=sys.argv[2], out=sys.argv[3], id_column="id", part_rows=10, workers=1,
-    progress=lambda state: (print(state.n_done, flush=True), sys.stdin.readline()),
-)
-"""
-
-
 def test_a_killed_driver_goes_on_where_it_was(
-    one_file: Path, folder: Path, tmp_path: Path, expected: dict[str, bytes]
+    one_file: Path, folder: Path, tmp_path: Path, expected: dict[str, bytes], fork: Any
 ) -> None:
     out = tmp_path / "out"
-    command = [sys.executable, "-c", DRIVER, str(one_file), str(folder), str(out)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
-        assert driver.stdin is not None
-        assert driver.stdout is not None
-        for _ in range(5):
-            assert driver.stdout.readline()
-            driver.stdin.write("\n")
-            driver.stdin.flush()
-        driver.kill()
+    done_parts, may_go_on = multiprocessing.Semaphore(0), multiprocessing.Semaphore(5)
+
+    def pause(_: Any) -> None:
+        done_parts.release()
+        may_go_on.acquire()
+
+    driver = fork(partial(label, one_file, folder, out, workers=1, progress=pause))
+    for _ in range(5):
+        assert done_parts.acquire(timeout=60)
+    driver.kill()
+    driver.join()
     kept = {name for name in outputs(out) if name.endswith(".parquet") and not name.startswith(".")}
     assert 5 <= len(kept) < N_PARTS
     done = label(one_file, folder, out, workers=1)

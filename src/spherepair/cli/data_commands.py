@@ -14,13 +14,13 @@ from rich.table import Table
 from spherepair.cli.options import DataOption, IdOption, JsonOption, PairsArgument, QuietOption, check_output
 from spherepair.cli.terminal import CONTRADICTORY, Terminal, as_text, command_terminal
 from spherepair.constraints import ConflictReport, Constraints, ConstraintSummary
-from spherepair.datasets import DatasetInfo, list_datasets
 from spherepair.files.columns import write_columns
 from spherepair.files.data_tables import Rows, read_rows
 
 if TYPE_CHECKING:
     from spherepair.benchmark import GridOutcome, GridProgress
     from spherepair.clustering.suspects import Suspect
+    from spherepair.datasets import DatasetInfo
 
 #: People named in the summary; all are counted.
 SHOWN_PEOPLE = 5
@@ -164,6 +164,8 @@ def _lines(
 def datasets(as_json: JsonOption = False) -> None:
     """List the benchmark datasets and how to get the missing ones."""
     with command_terminal("datasets", as_json=as_json) as terminal:
+        from spherepair.datasets import list_datasets  # loads scikit-learn
+
         found = list_datasets()
         missing = [f"{info.name}: {info.how_to_get}" for info in found if not info.available]
         text = [as_text(_dataset_table(found))]
