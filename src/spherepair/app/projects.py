@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
 
 from spherepair.app.database import open_database, sqlite_url
 from spherepair.app.labeling import Labeling
@@ -55,6 +56,15 @@ class Details:
     source: str = ""
 
 
+@dataclass
+class _Counts:
+    """What the list says of a project that is not open."""
+
+    opened: str
+    answers: int = 0
+    groups: int = 0
+
+
 class Projects:
     """All projects of a home folder; a project is opened when somebody first asks for it.
 
@@ -75,9 +85,20 @@ class Projects:
         self._opening = threading.RLock()
 
     def list(self) -> list[Details]:
-        """What there is, the newest first."""
-        found = [self._details(file.parent.name) for file in self.home.glob(f"*/{DETAILS}")]
-        return sorted((one for one in found if one is not None), key=lambda one: one.created, reverse=True)
+        """Projects that can be read, the newest first."""
+        return list(self.list_all()[0])
+
+    def list_all(self) -> tuple[tuple[Details, ...], dict[str, str]]:
+        """Projects that can be read, the newest first; and what is wrong with each of the others."""
+        found, damaged = [], {}
+        for file in sorted(self.home.glob(f"*/{DETAILS}")):
+            try:
+                details = self._details(file.parent.name)
+            except (RecordError, OSError) as error:
+                damaged[file.parent.name] = str(error)
+            else:
+                found += [] if details is None else [details]
+        return tuple(sorted(found, key=lambda one: one.created, reverse=True)), damaged
 
     def find(self, source: str) -> Details | None:
         """The project that was made from this source."""
@@ -208,7 +229,19 @@ class Projects:
                 raise RecordError(
                     f"the project {project} was made by a newer version of spherepair; update spherepair."
                 )
-            return Details(**{**content, "layout": Layout(**content["layout"])})
+            return _as_details(content, project)
+
+
+def _as_details(content: dict[str, Any], project: str) -> Details:
+    """Every field is of its type, or ``ValueError``."""
+    try:
+        found = TypeAdapter(Details).validate_json(json.dumps(content), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if found.id != project or found.n_rows < 1:
+        raise ValueError(f"it is about {found.n_rows} rows of the project {quoted(found.id)}")
+    return found
 
 
 def _damage(path: Path) -> Fail:
@@ -216,12 +249,11 @@ def _damage(path: Path) -> Fail:
 
 
 def read_summary(folder: Path, created: str) -> dict[str, Any]:
-    """Counts that a project wrote when it was last open."""
+    """Counts that a project wrote when it was last open; none where they cannot be read."""
     try:
-        found: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        return found
+        return vars(TypeAdapter(_Counts).validate_json((folder / "summary.json").read_bytes(), strict=True))
     except (OSError, ValueError):
-        return {"answers": 0, "groups": 0, "opened": created}
+        return vars(_Counts(opened=created))
 
 
 def origin_of(path: Path, layout: tuple[str | None, ...]) -> str:
