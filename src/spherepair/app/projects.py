@@ -37,7 +37,7 @@ from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack
 from spherepair.encoders.columns import is_mixed
 from spherepair.errors import InvalidDataError, RecordError, quoted
 from spherepair.files import atomic_write, atomic_write_text
-from spherepair.files.untrusted import Fail, decoding
+from spherepair.files.untrusted import Fail, decoding, refuse_zip_bomb
 
 DETAILS, DATABASE, LOCK = "project.json", "project.db", "project.lock"
 FORMAT = 1
@@ -327,9 +327,12 @@ def read_encoder(folder: Path) -> Any:
     """The encoder of a project; ``None`` where its rows are numbers."""
     if not (folder / ENCODER).exists():
         return None
-    with np.load(folder / ENCODER, allow_pickle=False) as file:
-        arrays = dict(file)
-    return unpack_encoder(json.loads(arrays.pop(_ENTRY).tobytes()), arrays)
+    file = folder / ENCODER
+    refuse_zip_bomb(file, "an encoder", _damage(file))
+    with decoding("an encoder", _damage(file)):
+        with np.load(file, allow_pickle=False) as opened:
+            arrays = dict(opened)
+        return unpack_encoder(json.loads(arrays.pop(_ENTRY).tobytes()), arrays)
 
 
 def _new_id(name: str) -> str:
