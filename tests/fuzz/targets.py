@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import safetensors.torch
 from scipy import sparse
 from tests.fuzz.alterations import alter_file, alter_json, alter_tensors
+from tests.fuzz.databases import alter_database, database_seeds, read_database
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.asking.record import (
@@ -351,5 +352,6 @@ TARGETS = {
     "encoders": Target(encoder_seeds, read_encoder_model, alter_encoder),
     "checkpoints": Target(checkpoint_seeds, read_checkpoint, alter_checkpoint),
     "interviews": Target(project_seeds, read_interview, alter_file),
+    "databases": Target(database_seeds, read_database, alter_database),
     "results": Target(result_seeds, read_results, alter_file),
 }

@@ -17,6 +17,7 @@ COUNTS = {
     "encoders": 100,
     "checkpoints": 25,
     "interviews": 150,
+    "databases": 60,
     "results": 60,
 }
 CORPUS = corpus()

@@ -26,8 +26,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Engine
 
-from spherepair.app.database import open_database, sqlite_url
+from spherepair.app.database import open_database, open_project_database
 from spherepair.app.labeling import Labeling
 from spherepair.app.rows import Layout, Rows, Source, store_rows, suggest_layout
 from spherepair.app.security import clean_name
@@ -35,7 +36,7 @@ from spherepair.app.worker import ENCODER, FEATURES
 from spherepair.asking.questions import utc_now
 from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack_encoder
 from spherepair.encoders.columns import is_mixed
-from spherepair.errors import InvalidDataError, RecordError, quoted
+from spherepair.errors import InvalidAnswerError, InvalidDataError, RecordError, quoted
 from spherepair.files import atomic_write, atomic_write_text
 from spherepair.files.untrusted import Fail, decoding, refuse_zip_bomb
 
@@ -197,10 +198,28 @@ class Projects:
 
     def _labeling(self, details: Details) -> Labeling:
         folder = self.home / details.id
-        own = self._shared if self._shared is not None else open_database(sqlite_url(folder / DATABASE))
-        with decoding("a project", _damage(folder)):
-            rows = Rows(folder, details.layout)
-            return Labeling(folder, details.id, details.name, rows, engine=own, seed=self._seed)
+        own = self._shared if self._shared is not None else self._own_database(details)
+        try:
+            with decoding("a project", _damage(folder)):
+                rows = Rows(folder, details.layout)
+                return Labeling(folder, details.id, details.name, rows, engine=own, seed=self._seed)
+        except BaseException as error:
+            if self._shared is None:
+                own.dispose()
+            if not isinstance(error, InvalidAnswerError):
+                raise
+            raise RecordError(f"the log of project {details.id} holds a wrong answer: {error}") from error
+
+    def _own_database(self, details: Details) -> Engine:
+        """The log of a project in its folder; one that is gone is missed, not begun again."""
+        folder = self.home / details.id
+        file, n_answers = folder / DATABASE, read_summary(folder, details.created)["answers"]
+        if n_answers and not (file.exists() and file.stat().st_size):
+            raise RecordError(
+                f"{file} with {n_answers} answers is gone; bring it back, or remove summary.json beside it "
+                "to begin anew."
+            )
+        return open_project_database(file, details.id)
 
     def _take(self, details: Details) -> None:
         """One process at a time has a project."""
