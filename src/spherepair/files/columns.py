@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from spherepair.errors import MissingDependencyError, SpherePairError, quoted
 from spherepair.files import atomic_write_bytes
 from spherepair.files.csv_output import csv_bytes
+from spherepair.files.parquet_files import read_description, read_parquet
 from spherepair.files.text_lines import (
     csv_lines,
     decode,
@@ -37,7 +38,6 @@ from spherepair.files.untrusted import (
     decoding,
     refuse_above,
     refuse_gzip_bomb,
-    refuse_large,
     refuse_wide_sheet,
     refuse_zip_bomb,
 )
@@ -291,23 +291,14 @@ class _ParquetFile(ColumnFile):
     kind = "parquet"
 
     def __init__(self, path: Path, fail: Fail) -> None:
-        import pyarrow.parquet as pq
-
         super().__init__(path, fail)
         with self._reading():
-            self._metadata = pq.read_metadata(path)
+            self._metadata = read_description(path, fail)
             self.names = list(self._metadata.schema.to_arrow_schema().names)
-        refuse_above(len(self.names), NAMED_COLUMNS, "columns", fail)
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
-        import pyarrow.parquet as pq
-
         with self._reading():
-            groups = [self._metadata.row_group(place) for place in range(self._metadata.num_row_groups)]
-            # Runs of one value take no room in the file, but eight bytes each in memory.
-            values = sum(group.num_rows for group in groups) * len(names) * 8
-            refuse_large(max(values, sum(group.total_byte_size for group in groups)), self.path, self._fail)
-            return pq.read_table(self.path, columns=list(names), partitioning=None)
+            return read_parquet(self.path, self._metadata, list(names), self._fail)
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
         return np.arange(1, n_records + 1)
