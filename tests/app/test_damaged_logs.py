@@ -128,3 +128,16 @@ def test_the_command_line_says_one_sentence(tmp_path, without_training, capsys):
     assert "cannot be opened" in said
     assert "Traceback" not in said
     assert (home.home / project / "project.db").read_text() == "id,answer\n1,same\n"
+
+
+def test_a_full_disk_keeps_neither_the_list_nor_the_end_of_a_project_from_working(
+    client, home, project, monkeypatch
+):
+    home.get(project)
+
+    def full(path, text):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("spherepair.app.labeling.atomic_write_text", full)
+    assert client.get("/api/projects", headers=as_person(client, "ann")).json()[0]["id"] == project
+    home.close()
