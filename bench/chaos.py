@@ -47,10 +47,14 @@ def kill_again_and_again(
     """Kill one command at moments spread over its whole run, then let it end."""
     counts = Counter[str]()
     seconds = 0.05 if trial.is_endless else _measure(workshop, trial)
-    for _ in range(kills):
+    while counts["kills"] < kills and counts["ended before"] <= 2 * kills:
         trial.prepare()
         run = Run(trial.work, workshop.log)
-        counts["kills" if run.kill_after(source.uniform(0, 1.05 * seconds)) else "ended before"] += 1
+        if run.kill_after(source.uniform(0, 1.05 * seconds)):
+            counts["kills"] += 1
+        else:
+            counts["ended before"] += 1
+            seconds = min(seconds, time.monotonic() - run.started)
         counts["not whole"] += not _holds(trial.is_whole)
     if not trial.is_endless:
         counts += _run_to_the_end(workshop, trial)

@@ -34,6 +34,7 @@ from spherepair.asking.record import (
 )
 from spherepair.benchmark.runner import ResultsFolder
 from spherepair.encoders import ImageEncoder, TableEncoder, TextEncoder
+from spherepair.estimators.trust import label_rows
 from spherepair.files.data_tables import read_rows, read_table
 from spherepair.persistence import _json_digest, read_tensor_file, write_tensor_file
 from spherepair.training.session import CHECKPOINT_FILE
@@ -220,8 +221,9 @@ def alter_encoder(source: random.Random, files: dict[str, bytes]) -> dict[str, b
 
 
 def read_model(folder: Path) -> object:
-    """As ``predict`` does."""
-    return load(folder).predict(X)
+    """As ``predict`` and ``predict --unknown`` do."""
+    model = load(folder)
+    return model.predict(X), label_rows(model, X, novelty=model.novelty_scale_ is not None)
 
 
 def raw_table() -> Any:
