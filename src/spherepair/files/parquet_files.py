@@ -9,8 +9,10 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +118,7 @@ def footer_bytes(stream: Any, size: int) -> int:
 
 
 def refuse_large_pages(
-    stream: Any, metadata: Any, names: Collection[str], groups: Iterable[int], fail: Fail
+    stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int], fail: Fail
 ) -> None:
     """Refuse a file, of which only a batch is in memory at a time, where a single page is too large."""
     pages = page_sizes(stream, metadata, names, groups)
@@ -124,7 +126,7 @@ def refuse_large_pages(
 
 
 def page_sizes(
-    stream: Any, metadata: Any, names: Collection[str], groups: Iterable[int] | None = None
+    stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int] | None = None
 ) -> PageSizes:
     """Sizes of all pages of some columns.
 
@@ -132,7 +134,7 @@ def page_sizes(
     ----------
     stream : file, opened for reading bytes
     metadata : FileMetaData of pyarrow
-    names : collection of str
+    names : set of str
         Columns; of a nested one all parts count.
     groups : iterable of int, optional
         Row groups; all by default.
@@ -142,9 +144,8 @@ def page_sizes(
         row_group = metadata.row_group(group)
         for place in range(row_group.num_columns):
             chunk = row_group.column(place)
-            path = chunk.path_in_schema
-            # The name of a column may itself have a dot.
-            if path in names or any(path.startswith(f"{name}.") for name in names if name in path):
+            # A part of a nested column is called column.part; a name may itself have a dot.
+            if not names.isdisjoint(accumulate(chunk.path_in_schema.split("."), "{}.{}".format)):
                 _add_chunk(found, stream, chunk)
     return found
 
