@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from tests.fuzz.alterations import VALUES, alter_bytes, alter_json
 
-from spherepair import Interview
+from spherepair import Constraints, Interview
 from spherepair.app.database import DatabaseRecord, open_project_database
 from spherepair.asking import PairQuestion
+from spherepair.asking.conversation import Conversation
 from spherepair.asking.questions import Gesture
 from spherepair.errors import SpherePairError
 
@@ -117,9 +118,9 @@ def read_database(folder: Path) -> object:
         try:
             record = DatabaseRecord(engine, PROJECT, name="Project", fingerprint=FINGERPRINT)
             names = record.names()
-            interview = Interview(X, record=record, random_state=0)
-            interview.close()
-            return len(interview.answers), names
+            # As an interview does, without its search for the first question.
+            talk = Conversation(len(X), Constraints.from_pairs(), record, fingerprint=FINGERPRINT)
+            return len(talk.answers), talk.groups, names
         finally:
             engine.dispose()
     except SpherePairError:

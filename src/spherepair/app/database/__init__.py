@@ -280,8 +280,7 @@ class DatabaseRecord:
         for group, given in found.items():
             if not all(isinstance(text, str) for text in (group, *given)):
                 raise RecordError(
-                    f"the log of project {self.project} holds {quoted(given)} in the place of a name and of "
-                    "who gave it; bring back a copy of it."
+                    f"the log of project {self.project} has {quoted(given)} as a name; bring back a copy."
                 )
         return found
 
@@ -373,7 +372,7 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 def _migrate(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    scripts = ScriptDirectory.from_config(config)
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
             # Its driver begins no transaction for tables: a process killed now would leave half of them.
@@ -385,7 +384,9 @@ def _migrate(engine: Engine) -> None:
                 f"the database {shown_url(str(engine.url))} holds other tables, such as "
                 f"{quoted(min(foreign))}; give another one."
             )
-        if current is not None and current not in known:
+        if current == scripts.get_current_head():
+            return
+        if current is not None and current not in {one.revision for one in scripts.walk_revisions()}:
             raise RecordError(
                 "the database was written by a newer version of spherepair; update spherepair to open it."
             )
