@@ -35,8 +35,8 @@ LOADED = (
     *("cli.app", "cli.model_commands", "cli.predict_command", "cli.inspect_commands", "cli.ask_command"),
     *("cli.data_commands", "cli.label_command", "app.server", "report", "benchmark", "scale", "baselines"),
 )
-#: Size of the small disk; trials with a full disk, and pairs of runs at once.
-DISK, N_FULL, N_TWICE = "3m", 6, 4
+#: Size of the small disk, bytes that are left on it when it is full, and pairs of runs at once.
+DISK, ROOMS, N_TWICE = "3m", (0, 0, 4096, 8192, 30_000, 100_000), 4
 #: Exit codes of a command that could not write: 1 where some runs of a grid failed.
 REFUSED = (1, 2)
 
@@ -118,14 +118,12 @@ def run_twice_at_once(workshop: Workshop, trial: Trial, out: Path) -> Counter[st
     return counts + (_left_behind(out) if not trial.is_endless else Counter())
 
 
-def run_on_full_disk(
-    workshop: Workshop, trial: Trial, out: Path, source: random.Random, *, is_disk: bool
-) -> Counter[str]:
+def run_on_full_disk(workshop: Workshop, trial: Trial, out: Path, *, is_disk: bool) -> Counter[str]:
     """Runs with too little room, each followed by one with enough."""
     counts = Counter[str]()
-    for _ in range(N_FULL):
+    for room in ROOMS:
         trial.prepare()
-        with _too_little_room(out, source, is_disk=is_disk) as most_bytes:
+        with _too_little_room(out, room, is_disk=is_disk) as most_bytes:
             run = Run(trial.work, workshop.log, most_bytes=most_bytes)
             code = run.wait()
             counts["refused" if code else "had room"] += 1
@@ -138,11 +136,10 @@ def run_on_full_disk(
 
 
 @contextmanager
-def _too_little_room(out: Path, source: random.Random, *, is_disk: bool) -> Iterator[int | None]:
+def _too_little_room(out: Path, left: int, *, is_disk: bool) -> Iterator[int | None]:
     """Fill the disk but for some bytes, or say how long a file may become."""
-    left = source.choice((0, 1, 8, 30, 100)) * 1024
     if not is_disk:
-        yield left
+        yield max(left, 4096)  # what the command says goes into a file too
         return
     filler = out / "filler"
     with filler.open("wb", buffering=0) as stream, suppress(OSError):
@@ -183,7 +180,7 @@ def _sections(workshop: Workshop, options: argparse.Namespace) -> Iterator[tuple
             if not trial.is_endless:
                 yield (
                     f"full disk: {name}",
-                    lambda t=trial: run_on_full_disk(workshop, t, folder, source, is_disk=is_disk),
+                    lambda t=trial: run_on_full_disk(workshop, t, folder, is_disk=is_disk),
                 )
         if is_disk:
             yield "full disk: label", lambda: label_on_full_disk(workshop, folder)

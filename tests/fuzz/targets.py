@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,7 @@ def raw_table() -> Any:
     )
 
 
+@cache
 def encoder_seeds() -> list[dict[str, bytes]]:
     """Saved models that hold an encoder: tf-idf, a mixed table, pixels."""
     table, kinds = raw_table(), {"note": "text", "code": "category"}
