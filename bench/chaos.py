@@ -2,226 +2,194 @@
 
     python bench/chaos.py [--kills 100] [--seed 0] [--only save] [--disk FOLDER]
 
-After every kill the old or the new result must be whole, a command that is run again must end with the labels
-of an uninterrupted run, and once it has ended no temporary file may be left. ``--disk`` names a folder on a
-small file system (``mount -t tmpfs -o size=4m tmpfs FOLDER``) for the trials with a full disk. The page has a
-script of its own, ``label_kills.py``, which is called as well. Exit code 1 if anything was lost.
+After every kill the old or the new result must be whole, a command that is run again must end with the result
+of an uninterrupted run, and once it has ended no temporary file may be left. Disks are filled on a small file
+system of our own (``mount -t tmpfs``, which needs root); elsewhere on ``--disk``, a folder on a small file
+system, or else no file may become longer than some bytes (RLIMIT_FSIZE). What is killed is in
+``chaos_trials.py``; the page is in ``label_kills.py``. Exit code 1 if anything was lost.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import importlib
 import os
 import random
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
-from sklearn.datasets import make_blobs
+from chaos_label import kill_label, label_on_full_disk
+from chaos_ray import kill_ray_drivers
+from chaos_trials import Run, Trial, Workshop
 
-from spherepair import Constraints, SpherePair, load
 from spherepair.errors import SpherePairError
 
-BRIEF = ("--hidden-dims", "8", "--pretraining", "none", "--max-epochs", "30", "--seed", "0", "--quiet")
-#: Saves one of two models over the other, without end.
-SAVING = (
-    "import sys; from spherepair import load\n"
-    "models = [load(f'{sys.argv[1]}/{name}') for name in ('one', 'other')]\n"
-    "print('in', flush=True)\n"
-    "while True:\n    for model in models: model.save(f'{sys.argv[1]}/model')"
+#: What commands load, so that forks of this process have it.
+LOADED = (
+    *("cli.app", "cli.model_commands", "cli.predict_command", "cli.inspect_commands", "cli.ask_command"),
+    *("cli.data_commands", "cli.label_command", "app.server", "report", "benchmark", "scale", "baselines"),
 )
+#: Size of the small disk, bytes that are left on it when it is full, and pairs of runs at once.
+DISK, ROOMS, N_TWICE = "3m", (0, 0, 4096, 8192, 30_000, 100_000), 4
+#: Exit codes of a command that could not write: 1 where some runs of a grid failed.
+REFUSED = (1, 2)
 
 
-@dataclass
-class Trial:
-    """A command, what it writes, and whether what is there is whole."""
-
-    command: list[str]
-    is_whole: Callable[[], bool]
-    #: Seconds after which it may be killed; drawn between the two.
-    moments: tuple[float, float]
-    #: Runs until it is killed.
-    is_endless: bool = False
-
-
-class Workshop:
-    """A folder with rows, pairs, two models, and the results of uninterrupted runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        X, y = make_blobs(300, centers=3, n_features=6, random_state=0)
-        np.save(folder / "rows.npy", X)
-        pairs = Constraints.from_labels(y, 300, random_state=0)
-        pairs.write(folder / "pairs.csv")
-        Constraints.from_labels(y, 320, random_state=1).write(folder / "more.csv")
-        self.X = X
-        brief = {"hidden_dims": (8,), "pretraining": None, "max_epochs": 3, "progress": False}
-        for seed, name in enumerate(("one", "other")):
-            SpherePair(3, random_state=seed, **brief).fit(X, constraints=pairs).save(folder / name)
-        shutil.copytree(folder / "one", folder / "model")
-        self.known = [load(folder / name).embedding_ for name in ("one", "other")]
-
-    def words(self, *words: object) -> list[str]:
-        return [sys.executable, "-m", "spherepair", *map(str, words)]
-
-    def trials(self) -> dict[str, Trial]:
-        """All commands that are killed."""
-        at = self.folder
-        fit = self.words("fit", at / "rows.npy", "-c", at / "pairs.csv", "-k", 3, "-o", at / "fitted", *BRIEF)
-        fit += ["--checkpoint", str(at / "checkpoint")]
-        refine = self.words(
-            "refine", at / "model", at / "rows.npy", "-c", at / "more.csv", "-o", at / "model", "-q"
-        )
-        report = self.words("report", at / "one", "--data", at / "rows.npy", "-c", at / "pairs.csv")
-        ask = self.words("ask", at / "rows.npy", "-o", at / "answers.jsonl", "--answers", 12, "-q")
-        answerer = [sys.executable, str(Path(__file__).with_name("chaos_answerer.py"))]
-        return {
-            "fit --checkpoint": Trial(fit, self.resumes, (1.0, 6.0)),
-            "save": Trial(
-                [sys.executable, "-c", SAVING, str(at)], self.is_known, (0.0, 0.5), is_endless=True
-            ),
-            "refine": Trial(refine, self.loads, (1.0, 8.0)),
-            "bench run": Trial(
-                self.words("bench", "run", "toy", "--out", at / "results", "-q"),
-                self.has_records,
-                (2.0, 12.0),
-            ),
-            "report": Trial([*report, "-o", str(at / "report.html"), "-q"], self.has_report, (1.0, 8.0)),
-            "ask": Trial([*ask, "--answerer", " ".join(answerer)], self.has_answers, (1.0, 8.0)),
-        }
-
-    def resumes(self) -> bool:
-        """Whether a model that is there is that of an uninterrupted run."""
-        if not (self.folder / "fitted").exists():
-            return True
-        found = load(self.folder / "fitted")
-        shutil.rmtree(self.folder / "fitted")
-        shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)  # the next fit starts anew
-        return bool(np.array_equal(found.labels_, self.labels))
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Labels of a fit that nobody killed; fitted once."""
-        if not hasattr(self, "_labels"):
-            at = self.folder
-            words = self.words(
-                "fit", at / "rows.npy", "-c", at / "pairs.csv", "-k", 3, "-o", at / "whole", *BRIEF
-            )
-            subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
-            self._labels = load(at / "whole").labels_
-        return self._labels
-
-    def is_known(self) -> bool:
-        found = load(self.folder / "model").embedding_
-        return any(np.array_equal(found, one) for one in self.known)
-
-    def loads(self) -> bool:
-        return load(self.folder / "model").predict(self.X).shape == (300,)
-
-    def has_records(self) -> bool:
-        files = (self.folder / "results" / "runs").glob("*.json")
-        return all(json.loads(file.read_text())["key"] == file.stem for file in files)
-
-    def has_report(self) -> bool:
-        file = self.folder / "report.html"
-        return not file.exists() or file.read_text().rstrip().endswith("</html>")
-
-    def has_answers(self) -> bool:
-        file = self.folder / "answers.jsonl"
-        return not file.exists() or not file.stat().st_size or len(Constraints.read(file)) >= 0
-
-    def left_behind(self) -> list[str]:
-        """Temporary files that nobody uses any more."""
-        return [str(p) for p in self.folder.rglob(".*") if p.suffix in {".tmp", ".old", ".npz", ".npy"}]
-
-
-def run_kills(workshop: Workshop, name: str, kills: int, source: random.Random) -> dict[str, int]:
-    """Kill one command again and again, then let it end."""
-    trial = workshop.trials()[name]
-    counts = {"kills": 0, "ended before": 0, "not whole": 0, "left behind": 0}
-    for _ in range(kills):
-        process = subprocess.Popen(
-            trial.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        if trial.is_endless and process.stdout is not None:
-            process.stdout.readline()  # modules are loaded, writing begins
-        try:
-            process.communicate(timeout=source.uniform(*trial.moments))
-            counts["ended before"] += 1
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+def kill_again_and_again(
+    workshop: Workshop, trial: Trial, out: Path, kills: int, source: random.Random
+) -> Counter[str]:
+    """Kill one command at moments spread over its whole run, then let it end."""
+    counts = Counter[str]()
+    seconds = 0.05 if trial.is_endless else _measure(workshop, trial)
+    while counts["kills"] < kills and counts["ended before"] <= 2 * kills:
+        trial.prepare()
+        run = Run(trial.work, workshop.log)
+        if run.kill_after(source.uniform(0, 1.05 * seconds)):
             counts["kills"] += 1
+        else:
+            counts["ended before"] += 1
+            seconds = min(seconds, time.monotonic() - run.started)
         counts["not whole"] += not _holds(trial.is_whole)
     if not trial.is_endless:
-        subprocess.run(trial.command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        counts += _run_to_the_end(workshop, trial)
     else:
-        load(workshop.folder / "one").save(workshop.folder / "model")
-    counts["not whole"] += not _holds(trial.is_whole)
-    left = workshop.left_behind()
-    counts["left behind"] = len(left)
-    for path in left[:3]:
-        print(f"  left behind: {path}")
-    return counts
+        workshop.do(lambda: workshop.save_once(out / "model"))
+    return counts + _left_behind(out)
 
 
-def _holds(is_whole: Callable[[], bool]) -> bool:
+def _measure(workshop: Workshop, trial: Trial) -> float:
+    trial.prepare()
+    started = time.monotonic()
+    workshop.do(trial.work)
+    return time.monotonic() - started
+
+
+def _run_to_the_end(workshop: Workshop, trial: Trial) -> Counter[str]:
+    trial.prepare()
+    run = Run(trial.work, workshop.log)
+    code = run.wait()
+    if code:
+        print(f"  exit code {code} at the end: {run.said[-500:]}")
+    return Counter({"not resumed": int(code != 0 or not _holds(trial.is_complete))})
+
+
+def _holds(is_so: Callable[[], bool]) -> bool:
     try:
-        return is_whole()
+        return is_so()
     except (SpherePairError, OSError, ValueError, KeyError) as error:
-        print(f"  not whole: {error}")
+        print(f"  not whole: {error!r}")
         return False
 
 
-def run_two_writers(workshop: Workshop, seconds: float) -> dict[str, int]:
-    """Three processes save over the same model while this one loads it."""
-    command = [sys.executable, "-c", SAVING, str(workshop.folder)]
-    writers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
-    counts = {"loads": 0, "failed": 0}
-    try:
-        for writer in writers:
-            assert writer.stdout is not None
-            writer.stdout.readline()
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            counts["loads"] += 1
-            counts["failed"] += not _holds(workshop.is_known)
-    finally:
-        for writer in writers:
-            writer.kill()
-            writer.wait()
-    return counts
+def _left_behind(out: Path) -> Counter[str]:
+    """Temporary files that nobody uses any more; a lock file stays."""
+    left = [path for path in out.rglob(".*") if path.suffix != ".lock"]
+    for path in left[:3]:
+        print(f"  left behind: {path}")
+    return Counter({"left behind": len(left)})
 
 
-def run_full_disk(workshop: Workshop, disk: Path) -> dict[str, int]:
-    """Save into a file system that has no room left: the older model must stay."""
-    model = load(workshop.folder / "one")
-    model.save(disk / "model")
-    counts = {"saves": 0, "refused": 0, "not whole": 0}
-    with (disk / "filler").open("wb", buffering=0) as filler:
-        try:
-            while filler.write(bytes(4096)):
-                pass
-        except OSError:
+def run_twice_at_once(workshop: Workshop, trial: Trial, out: Path) -> Counter[str]:
+    """Two runs of one command with the same output: both end, or one is told of the other."""
+    counts = Counter[str]()
+    for _ in range(N_TWICE):
+        trial.prepare()
+        runs = [Run(trial.work, workshop.log.with_name(f"log-{number}.txt")) for number in range(2)]
+        if trial.is_endless:
+            end = time.monotonic() + 0.5
+            while time.monotonic() < end:
+                counts["reads"] += 1
+                counts["not whole"] += not _holds(trial.is_whole)
+            for run in runs:
+                run.kill_after(0)
+            continue
+        codes = sorted(run.wait() for run in runs)
+        counts[f"exit codes {codes}"] += 1
+        is_right = codes[0] == 0 and codes[1] in trial.second
+        if not is_right:
+            print(f"  {codes}: {' | '.join(run.said[-300:] for run in runs)}")
+        counts["not whole"] += not (is_right and _holds(trial.is_complete))
+    return counts + (_left_behind(out) if not trial.is_endless else Counter())
+
+
+def run_on_full_disk(workshop: Workshop, trial: Trial, out: Path, *, is_disk: bool) -> Counter[str]:
+    """Runs with too little room, each followed by one with enough."""
+    counts = Counter[str]()
+    for room in ROOMS:
+        trial.prepare()
+        with _too_little_room(out, room, is_disk=is_disk) as most_bytes:
+            run = Run(trial.work, workshop.log, most_bytes=most_bytes)
+            code = run.wait()
+            counts["refused" if code else "had room"] += 1
+            if code not in (0, *REFUSED) or "Traceback" in run.said:
+                counts["not a sentence"] += 1
+                print(f"  exit code {code}: {run.said[-600:]}")
+            counts["not whole"] += not _holds(trial.is_whole)
+        counts += _run_to_the_end(workshop, trial)
+    return counts + _left_behind(out)
+
+
+@contextmanager
+def _too_little_room(out: Path, left: int, *, is_disk: bool) -> Iterator[int | None]:
+    """Fill the disk but for some bytes, or say how long a file may become."""
+    if not is_disk:
+        yield max(left, 4096)  # what the command says goes into a file too
+        return
+    filler = out / "filler"
+    with filler.open("wb", buffering=0) as stream, suppress(OSError):
+        while stream.write(bytes(4096)):
             pass
-    for _ in range(20):
-        counts["saves"] += 1
+    os.truncate(filler, max(0, filler.stat().st_size - left))
+    try:
+        yield None
+    finally:
+        filler.unlink()
+
+
+@contextmanager
+def small_disk(given: Path | None) -> Iterator[tuple[Path, bool]]:
+    """A folder on a small file system, and whether it is one."""
+    if given is not None:
+        yield given, True
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", folder]
+        is_disk = subprocess.run(words, check=False, stderr=subprocess.DEVNULL).returncode == 0
         try:
-            load(workshop.folder / "other").save(disk / "model")
-        except (SpherePairError, OSError):
-            counts["refused"] += 1
-        counts["not whole"] += not np.array_equal(load(disk / "model").labels_, model.labels_)
-    counts["left behind"] = len([p for p in disk.iterdir() if p.name not in {"model", "filler"}])
-    (disk / "filler").unlink()
-    return counts
+            yield Path(folder), is_disk
+        finally:
+            if is_disk:
+                subprocess.run(["umount", "-l", folder], check=False)
+
+
+def _sections(workshop: Workshop, options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Counter]]]:
+    """Names of all trials, and what does them."""
+    source, out = random.Random(options.seed), workshop.at / "out"
+    out.mkdir()
+    for name, trial in workshop.trials(out).items():
+        yield name, lambda t=trial: kill_again_and_again(workshop, t, out, options.kills, source)
+        yield f"two at once: {name}", lambda t=trial: run_twice_at_once(workshop, t, out)
+    with small_disk(options.disk) as (folder, is_disk):
+        for name, trial in workshop.trials(folder).items():
+            if not trial.is_endless:
+                yield (
+                    f"full disk: {name}",
+                    lambda t=trial: run_on_full_disk(workshop, t, folder, is_disk=is_disk),
+                )
+        if is_disk:
+            yield "full disk: label", lambda: label_on_full_disk(workshop, folder)
+    yield "label", lambda: kill_label(workshop, options.kills, options.seed)
+    if importlib.util.find_spec("ray") is not None:
+        yield (
+            "predict --engine ray",
+            lambda: kill_ray_drivers(workshop, out, max(1, options.kills // 10), source),
+        )
 
 
 def main() -> int:
@@ -230,34 +198,33 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", action="append")
+    parser.add_argument("--only", action="append", help="the name of a trial; can be repeated")
     parser.add_argument("--disk", type=Path)
     options = parser.parse_args()
-    source, is_bad = random.Random(options.seed), False
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with tempfile.TemporaryDirectory() as folder:
+    for module in LOADED:
+        importlib.import_module(f"spherepair.{module}")
+    is_bad = False
+    # In memory where that is possible: kills do not empty it, and waiting for a disk takes most of the time.
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
         workshop = Workshop(Path(folder))
-        for name in workshop.trials():
-            if not options.only or name in options.only:
-                counts = run_kills(workshop, name, options.kills, source)
-                print(f"{name}: {counts}", flush=True)
-                is_bad |= bool(counts["not whole"] or counts["left behind"])
-        if not options.only or "two writers" in options.only:
-            counts = run_two_writers(workshop, 20.0)
-            print(f"two writers: {counts}", flush=True)
-            is_bad |= bool(counts["failed"])
-        if options.disk is not None:
-            counts = run_full_disk(workshop, options.disk)
-            print(f"full disk: {counts}", flush=True)
-            is_bad |= bool(counts["not whole"] or counts["left behind"])
-    if not options.only or "label" in options.only:
-        script = str(Path(__file__).with_name("label_kills.py"))
-        is_bad |= (
-            subprocess.run([sys.executable, script, "--kills", str(options.kills)], check=False).returncode
-            != 0
-        )
+        for name, work in _sections(workshop, options):
+            if options.only and name not in options.only:
+                continue
+            started = time.monotonic()
+            counts = work()
+            wrong = {word: counts[word] for word in WRONG if counts[word]}
+            is_bad |= bool(wrong)
+            shown = {word: count for word, count in counts.items() if count and word not in WRONG}
+            print(
+                f"{name}: {shown} {wrong or 'nothing wrong'}, {time.monotonic() - started:.1f} s", flush=True
+            )
     return int(is_bad)
 
+
+#: Counts that must be zero.
+WRONG = ("not whole", "not resumed", "left behind", "not a sentence", "lost", "twice", "renumbered")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,7 +10,7 @@ import time
 def main() -> None:
     for line in sys.stdin:
         question = json.loads(line)
-        time.sleep(0.05)
+        time.sleep(0.01)
         print(json.dumps({"number": question["number"], "answer": "unsure"}), flush=True)
 
 

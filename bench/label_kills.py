@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--database")
+    parser.add_argument("--longest-pause", type=float, default=2.0, help="seconds between two kills, at most")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data, y = write_rows(Path(folder) / "rows.parquet", options.rows, 8)
@@ -94,7 +95,7 @@ def run_kills(server: Server, y: np.ndarray, options: argparse.Namespace) -> dic
     people.start()
     try:
         for _ in range(options.kills):
-            time.sleep(random.uniform(0.2, 2.0))
+            time.sleep(random.uniform(0.1, 1.0) * options.longest_pause)
             victims = ["server", "worker"] + (["database"] if options.database else [])
             victim = str(random.choice(victims))
             counts[victim] += 1

@@ -1,7 +1,7 @@
 // One function a request. Errors: `Refused` when the server says no, `Unreachable` when it says nothing.
 import { setLost, Unreachable } from "./connection";
 import type {
-  Answered, Columns, Disagreements, Found, Gesture, GesturePreview, Group, GroupName, Item, PastAnswer, Preview,
+  Answered, Columns, DamagedProject, Disagreements, Found, Gesture, GesturePreview, Group, GroupName, Item, PastAnswer, Preview,
   Project, ProjectSummary, Question, Reply, Session, State, Undone,
 } from "./contract";
 
@@ -75,7 +75,7 @@ export async function signIn(person: string): Promise<Session> {
   return session();
 }
 
-export const projects = () => ask<ProjectSummary[]>("/api/projects");
+export const projects = () => ask<(ProjectSummary | DamagedProject)[]>("/api/projects");
 /** Without columns the server guesses them. */
 export const preview = (file: File, columns: Columns | null) =>
   tell<Preview>("/api/preview", form(file, columns ? { ...columns, chosen: "true" } : {}));

@@ -25,6 +25,12 @@ export interface ProjectSummary {
   kind: "text" | "image" | "table";
 }
 
+/** A project that cannot be opened, and why. */
+export interface DamagedProject {
+  id: string;
+  problem: string;
+}
+
 export interface Project {
   id: string;
   name: string;

@@ -4,6 +4,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
+from tests.app.conftest import as_person, text_source
 
 from spherepair.app.database import Base, DatabaseRecord, open_database, shown_url, sqlite_url
 from spherepair.errors import InvalidParameterError, RecordError
@@ -141,3 +142,27 @@ def test_a_damaged_project_is_refused_with_a_sentence_that_names_it(home, projec
         home.get(project)
     assert project in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"format": 99}',
+        b'{"format": 1, "id": 5, "name": {}, "layout": {"kind": "x"}, "n_rows": "many", "created": 0}',
+    ],
+)
+def test_a_damaged_project_stands_beside_the_others_in_the_list(client, home, project, content):
+    other = home.create(text_source(), name="Spoiled").id
+    (home.home / other / "project.json").write_bytes(content)
+    (home.home / project / "summary.json").write_text('{"answers": "many", "rows": []}')
+    reply = client.get("/api/projects", headers=as_person(client, "ann"))
+    assert reply.status_code == 200, reply.text
+    whole, damaged = reply.json()
+    assert (whole["id"], whole["answers"]) == (project, 0)
+    assert damaged["id"] == other
+    assert other in damaged["problem"]
+    assert "\n" not in damaged["problem"]
+    assert [one.id for one in home.list()] == [project]

@@ -28,6 +28,7 @@ TESTS = {
         f"{FILES}::test_what_unpacks_to_too_much_is_refused_while_it_is_unpacked",
         f"{FILES}::test_parquet_and_zip_bombs_are_refused_before_they_are_read",
         f"{FILES}::test_too_many_columns_are_counted_before_they_are_read",
+        "tests/files/test_parquet_files.py::test_a_long_text_that_stands_in_every_row_is_refused",
     ],
     "What an error repeats": [f"{FILES}::test_what_is_quoted_from_a_file_is_short"],
     "It can be wrong": [f"{SAVING}::test_a_loaded_model_can_be_saved_again"],
@@ -39,13 +40,18 @@ TESTS = {
         f"{ALTERED}::test_a_checkpoint_with_any_flipped_bit_is_refused",
         f"{ALTERED}::test_every_field_of_the_description_is_checked",
         f"{ALTERED}::test_tensors_that_cannot_be_are_refused",
+        "tests/encoders/test_altered_encoders.py::test_an_attribute_that_cannot_be_is_refused",
     ],
     "Two writers": [
         f"{ALTERED}::test_readers_of_a_model_that_is_saved_again_and_again_never_fail",
         "tests/files/test_atomic_write.py::test_a_folder_is_exchanged_in_one_step",
     ],
     "A damaged one is refused": [
-        "tests/app/test_database.py::test_a_damaged_project_is_refused_with_a_sentence_that_names_it"
+        "tests/app/test_database.py::test_a_damaged_project_is_refused_with_a_sentence_that_names_it",
+        "tests/app/test_damaged_logs.py::test_an_altered_log_is_a_sentence_and_stays_as_it_is",
+    ],
+    "It does not keep": [
+        "tests/app/test_database.py::test_a_damaged_project_stands_beside_the_others_in_the_list"
     ],
     "Without the token": [f"{REQUESTS}::test_strangers_get_nothing_from_any_route"],
     "No request, whatever": [f"{REQUESTS}::test_odd_requests_are_answered_or_refused"],

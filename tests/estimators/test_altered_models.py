@@ -111,6 +111,8 @@ TENSORS: dict[str, Any] = {
     "a narrow embedding": _map("embedding", lambda t: t[:, :-1]),
     "centers that are NaN": _set("cluster_centers", 0, float("nan")),
     "centers off the sphere": _map("cluster_centers", lambda t: 3 * t),
+    "centers of double precision": _map("cluster_centers", lambda t: t.double()),
+    "axes of double precision": _map("novelty.axes", lambda t: t.double()),
     "no centers": lambda tensors: tensors.pop("cluster_centers"),
     "no cluster": _map("cluster_centers", lambda t: t[:0]),
     "negative weights of pairs": _set("pairs.weight", 0, -1),

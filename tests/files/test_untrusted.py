@@ -190,7 +190,7 @@ def test_too_many_columns_are_counted_before_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spherepair.files.text_lines.NAMED_COLUMNS", 50)
-    monkeypatch.setattr("spherepair.files.columns.NAMED_COLUMNS", 50)
+    monkeypatch.setattr("spherepair.files.parquet_files.NAMED_COLUMNS", 50)
     names = [f"c{place}" for place in range(60)]
     (tmp_path / "rows.csv").write_text(f"{','.join(names)}\n{','.join('0' for _ in names)}\n")
     pq.write_table(pa.table({name: [0.0] for name in names}), tmp_path / "rows.parquet")

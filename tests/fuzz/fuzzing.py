@@ -144,6 +144,12 @@ def keep(out: Path, target: str, files: dict[str, bytes], why: str) -> None:
     sys.stderr.write(f"{folder}: {why.strip().splitlines()[-1][:200]}\n")
 
 
+def _cpu_seconds() -> float:
+    """Of this process and of the readers that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def main() -> int:
     """Fuzz all targets, one after the other."""
     parser = argparse.ArgumentParser(
@@ -164,9 +170,13 @@ def main() -> int:
     n_wrong = 0
     for target in targets:
         share = options.seconds / len(targets)
+        before = _cpu_seconds()
         counts, wrong = fuzz(target, seed=options.seed, seconds=share, memory=options.memory, out=options.out)
         n_wrong += wrong
-        sys.stdout.write(f"{target}: {sum(counts.values())} inputs, {wrong} wrong; {dict(counts)}\n")
+        speed = counts.total() / max(1e-9, _cpu_seconds() - before)
+        sys.stdout.write(
+            f"{target}: {counts.total()} inputs, {speed:.0f} per CPU second, {wrong} wrong; {dict(counts)}\n"
+        )
         sys.stdout.flush()
     return int(n_wrong > 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import random
@@ -11,6 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pyarrow.parquet as pq
 import safetensors.torch
 from scipy import sparse
 from tests.fuzz.alterations import alter_file, alter_json, alter_tensors
+from tests.fuzz.databases import alter_database, database_seeds, read_database
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.asking.record import (
@@ -31,11 +34,14 @@ from spherepair.asking.record import (
     read_project,
 )
 from spherepair.benchmark.runner import ResultsFolder
+from spherepair.encoders import ImageEncoder, TableEncoder, TextEncoder
+from spherepair.estimators.trust import label_rows
 from spherepair.files.data_tables import read_rows, read_table
-from spherepair.persistence import _digest, _json_digest, read_tensor_file, write_tensor_file
+from spherepair.persistence import _json_digest, read_tensor_file, write_tensor_file
 from spherepair.training.session import CHECKPOINT_FILE
 
 X = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
+PICTURES = np.random.default_rng(0).integers(0, 255, size=(60, 4, 4), dtype=np.uint8)
 PAIRS = Constraints.from_labels(np.arange(24) % 3, 40, random_state=0)
 
 
@@ -187,19 +193,84 @@ def alter_model(source: random.Random, files: dict[str, bytes]) -> dict[str, byt
         manifest = alter_json(source, manifest)
     else:
         alter_tensors(source, tensors)
-    with tempfile.TemporaryDirectory() as folder:
-        weights = Path(folder, "weights.safetensors")
-        safetensors.torch.save_file(tensors, weights)
-        if isinstance(manifest, dict):
-            manifest.pop("sha256", None)
-            manifest["weights_sha256"] = _digest(weights)
-            manifest["sha256"] = _json_digest(manifest)
-        return {"model.json": json.dumps(manifest).encode(), weights.name: weights.read_bytes()}
+    return _signed(manifest, tensors)
+
+
+def _signed(manifest: Any, tensors: dict[str, Any]) -> dict[str, bytes]:
+    """The files of a model, with right checksums."""
+    weights = safetensors.torch.save(tensors)
+    if isinstance(manifest, dict):
+        manifest.pop("sha256", None)
+        manifest["weights_sha256"] = hashlib.sha256(weights).hexdigest()
+        manifest["sha256"] = _json_digest(manifest)
+    return {"model.json": json.dumps(manifest).encode(), "weights.safetensors": weights}
+
+
+def alter_encoder(source: random.Random, files: dict[str, bytes]) -> dict[str, bytes]:
+    """A model with an encoder altered as its owner could: mostly what belongs to the encoder."""
+    if source.random() < 0.1:
+        return alter_model(source, files)
+    tensors = safetensors.torch.load(files["weights.safetensors"])
+    manifest = json.loads(files["model.json"])
+    arrays = {name: tensor for name, tensor in tensors.items() if name.startswith("encoder.")}
+    if arrays and source.random() < 0.3:
+        alter_tensors(source, arrays)
+        tensors = {name: t for name, t in tensors.items() if not name.startswith("encoder.")} | arrays
+    else:
+        manifest["row_encoder"] = alter_json(source, manifest["row_encoder"])
+    return _signed(manifest, tensors)
 
 
 def read_model(folder: Path) -> object:
-    """As ``predict`` does."""
-    return load(folder).predict(X)
+    """As ``predict`` and ``predict --unknown`` do."""
+    model = load(folder)
+    return model.predict(X), label_rows(model, X, novelty=model.novelty_scale_ is not None)
+
+
+def raw_table() -> Any:
+    """A table of every kind of column."""
+    count = np.arange(60)
+    return pa.table(
+        {
+            "note": [f"my card {n} was stolen" if n % 2 else f"a loan for house {n % 9}" for n in count],
+            "age": [None if n == 7 else float(n % 31) for n in count],
+            "mostly": [float(max(0, n - 50)) for n in count],
+            "city": [None if n % 9 == 0 else "abc"[n % 3] for n in count],
+            "code": [f"0{n}" for n in count],
+            "since": [f"20{10 + n % 9}-0{1 + n % 9}-1{n % 9}" for n in count],
+            "street": [f"{n % 45} street" for n in count],
+        }
+    )
+
+
+@cache
+def encoder_seeds() -> list[dict[str, bytes]]:
+    """Saved models that hold an encoder: tf-idf, a mixed table, pixels."""
+    table, kinds = raw_table(), {"note": "text", "code": "category"}
+    pairs = Constraints.from_labels(np.arange(60) % 2, 30, random_state=0)
+    encoders = (
+        (TextEncoder("tfidf"), table["note"].to_pylist()),
+        (TableEncoder(kinds, text_model="tfidf", progress=False), table),
+        (TableEncoder(columns=["age", "city"], progress=False), table),
+        (ImageEncoder("pixels", progress=False), PICTURES),
+    )
+    brief = {"hidden_dims": (4,), "pretraining": None, "max_epochs": 1, "random_state": 0, "progress": False}
+    found = []
+    for encoder, rows in encoders:
+        with tempfile.TemporaryDirectory() as folder:
+            model = SpherePair(2, encoder=encoder, **brief).fit(rows, constraints=pairs)
+            model.save(f"{folder}/m", rows=False)
+            found.append({file.name: file.read_bytes() for file in Path(folder, "m").iterdir()})
+    return found
+
+
+def read_encoder_model(folder: Path) -> object:
+    """As ``predict`` does, with rows of the kind that the model says it takes."""
+    model = load(folder)
+    encoder = getattr(model, "encoder_", None)
+    if isinstance(encoder, TableEncoder):
+        return model.predict(raw_table())
+    return model.predict(PICTURES if isinstance(encoder, ImageEncoder) else raw_table()["note"].to_pylist())
 
 
 def checkpoint_seeds() -> list[dict[str, bytes]]:
@@ -282,7 +353,9 @@ TARGETS = {
     "data": Target(data_seeds, read_data, alter_file),
     "pairs": Target(pair_seeds, read_pairs, alter_file),
     "models": Target(model_seeds, read_model, alter_model),
+    "encoders": Target(encoder_seeds, read_encoder_model, alter_encoder),
     "checkpoints": Target(checkpoint_seeds, read_checkpoint, alter_checkpoint),
     "interviews": Target(project_seeds, read_interview, alter_file),
+    "databases": Target(database_seeds, read_database, alter_database),
     "results": Target(result_seeds, read_results, alter_file),
 }

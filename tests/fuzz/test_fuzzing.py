@@ -10,7 +10,16 @@ from tests.fuzz.fuzzing import corpus, inputs, try_input
 from tests.fuzz.targets import TARGETS
 
 #: Inputs of each target in a test; ``make fuzz`` reads many more.
-COUNTS = {"data": 120, "pairs": 150, "models": 60, "checkpoints": 25, "interviews": 150, "results": 60}
+COUNTS = {
+    "data": 120,
+    "pairs": 150,
+    "models": 60,
+    "encoders": 100,
+    "checkpoints": 25,
+    "interviews": 150,
+    "databases": 60,
+    "results": 60,
+}
 CORPUS = corpus()
 
 

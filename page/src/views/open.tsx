@@ -1,7 +1,7 @@
 // Open: the projects that there are, and a new one from a file.
 import { useState } from "preact/hooks";
 import * as api from "../api";
-import type { Columns, Preview, ProjectSummary } from "../contract";
+import type { Columns, DamagedProject, Preview, ProjectSummary } from "../contract";
 import { FileDrop } from "../filedrop";
 import { SmallItem } from "../item";
 import { Show, useLoaded } from "../loading";
@@ -27,20 +27,26 @@ export function OpenView() {
   );
 }
 
-function Projects({ list }: { list: ProjectSummary[] }) {
+function Projects({ list }: { list: (ProjectSummary | DamagedProject)[] }) {
   if (!list.length) return <p class="quiet">Nothing yet. Start with a file below.</p>;
   return (
     <ul class="projects">
       {list.map((project) => (
         <li key={project.id}>
-          <a href={`#/${encodeURIComponent(project.id)}/answer`}>
-            <strong dir="auto">{project.name}</strong>
-            <span>{count(project.rows, "item")} · {count(project.answers, "answer")} · {count(project.groups, "group")}</span>
-            <span class="quiet">{when(project.opened) && `opened ${when(project.opened)}`}</span>
-          </a>
+          {"problem" in project ? <p class="problem"><strong>{project.id}</strong> {project.problem}</p> : <ProjectLink project={project} />}
         </li>
       ))}
     </ul>
+  );
+}
+
+function ProjectLink({ project }: { project: ProjectSummary }) {
+  return (
+    <a href={`#/${encodeURIComponent(project.id)}/answer`}>
+      <strong dir="auto">{project.name}</strong>
+      <span>{count(project.rows, "item")} · {count(project.answers, "answer")} · {count(project.groups, "group")}</span>
+      <span class="quiet">{when(project.opened) && `opened ${when(project.opened)}`}</span>
+    </a>
   );
 }
 

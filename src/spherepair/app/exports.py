@@ -25,9 +25,7 @@ from spherepair.app.versions import NO_GROUP
 from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, takes_raw_rows
-
-#: How a formula begins in a spreadsheet.
-FORMULA = r"^([\t\r]|\s*[=+\-@])"
+from spherepair.files.csv_output import escape_formulas
 
 
 def export_labels(project: Labeling, kind: str, *, escape: bool) -> bytes:
@@ -133,12 +131,6 @@ def predict_groups(project: Labeling, source: Source, *, escape: bool = True) ->
         return _file(table, "csv", escape=escape)
 
 
-def escape_formulas(column: Any) -> Any:
-    """Texts with a ' before those that begin like a formula."""
-    risky = pc.fill_null(pc.match_substring_regex(column, FORMULA), False)
-    return pc.if_else(risky, pc.replace_substring_regex(column, "(?s)^(.*)$", "'\\1"), column)
-
-
 def _file(table: pa.Table, kind: str, *, escape: bool) -> bytes:
     stream = io.BytesIO()
     if kind == "parquet":
@@ -147,11 +139,7 @@ def _file(table: pa.Table, kind: str, *, escape: bool) -> bytes:
         for batch in table.to_batches(max_chunksize=10_000):
             stream.writelines(json.dumps(line).encode() + b"\n" for line in batch.to_pylist())
     elif kind == "csv":
-        for place, field in enumerate(table.schema):
-            if escape and (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
-                safe = escape_formulas(table[field.name].cast(pa.large_string()))
-                table = table.set_column(place, field.name, safe)
-        pa_csv.write_csv(table, stream)
+        pa_csv.write_csv(escape_formulas(table) if escape else table, stream)
     else:
         raise InvalidParameterError(f"format must be csv, parquet or jsonl, got {quoted(kind)} instead.")
     return stream.getvalue()

@@ -13,6 +13,7 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -279,14 +280,15 @@ class Labeling:
                 self._has_news.set()
 
     def write_summary(self) -> None:
-        """Counts for the list of projects."""
+        """Counts for the list of projects; on a full disk the older ones stay."""
         with self.lock:
             summary = {
                 "answers": len(self.interview.answers),
                 "groups": len(self.interview.groups),
                 "opened": self.opened,
             }
-        atomic_write_text(self.folder / "summary.json", json.dumps(summary))
+        with suppress(OSError):
+            atomic_write_text(self.folder / "summary.json", json.dumps(summary))
 
     def want_training(self) -> None:
         """Train as soon as possible on all that was answered."""

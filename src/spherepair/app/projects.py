@@ -25,8 +25,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Engine
 
-from spherepair.app.database import open_database, sqlite_url
+from spherepair.app.database import open_database, open_project_database
 from spherepair.app.labeling import Labeling
 from spherepair.app.rows import Layout, Rows, Source, store_rows, suggest_layout
 from spherepair.app.security import clean_name
@@ -34,9 +36,9 @@ from spherepair.app.worker import ENCODER, FEATURES
 from spherepair.asking.questions import utc_now
 from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack_encoder
 from spherepair.encoders.columns import is_mixed
-from spherepair.errors import InvalidDataError, RecordError, quoted
+from spherepair.errors import InvalidAnswerError, InvalidDataError, RecordError, quoted
 from spherepair.files import atomic_write, atomic_write_text
-from spherepair.files.untrusted import Fail, decoding
+from spherepair.files.untrusted import Fail, decoding, refuse_zip_bomb
 
 DETAILS, DATABASE, LOCK = "project.json", "project.db", "project.lock"
 FORMAT = 1
@@ -53,6 +55,15 @@ class Details:
     n_rows: int
     created: str
     source: str = ""
+
+
+@dataclass
+class _Counts:
+    """What the list says of a project that is not open."""
+
+    opened: str
+    answers: int = 0
+    groups: int = 0
 
 
 class Projects:
@@ -75,9 +86,20 @@ class Projects:
         self._opening = threading.RLock()
 
     def list(self) -> list[Details]:
-        """What there is, the newest first."""
-        found = [self._details(file.parent.name) for file in self.home.glob(f"*/{DETAILS}")]
-        return sorted((one for one in found if one is not None), key=lambda one: one.created, reverse=True)
+        """Projects that can be read, the newest first."""
+        return list(self.list_all()[0])
+
+    def list_all(self) -> tuple[tuple[Details, ...], dict[str, str]]:
+        """Projects that can be read, the newest first; and what is wrong with each of the others."""
+        found, damaged = [], {}
+        for file in sorted(self.home.glob(f"*/{DETAILS}")):
+            try:
+                details = self._details(file.parent.name)
+            except (RecordError, OSError) as error:
+                damaged[file.parent.name] = str(error)
+            else:
+                found += [] if details is None else [details]
+        return tuple(sorted(found, key=lambda one: one.created, reverse=True)), damaged
 
     def find(self, source: str) -> Details | None:
         """The project that was made from this source."""
@@ -176,10 +198,28 @@ class Projects:
 
     def _labeling(self, details: Details) -> Labeling:
         folder = self.home / details.id
-        own = self._shared if self._shared is not None else open_database(sqlite_url(folder / DATABASE))
-        with decoding("a project", _damage(folder)):
-            rows = Rows(folder, details.layout)
-            return Labeling(folder, details.id, details.name, rows, engine=own, seed=self._seed)
+        own = self._shared if self._shared is not None else self._own_database(details)
+        try:
+            with decoding("a project", _damage(folder)):
+                rows = Rows(folder, details.layout)
+                return Labeling(folder, details.id, details.name, rows, engine=own, seed=self._seed)
+        except BaseException as error:
+            if self._shared is None:
+                own.dispose()
+            if not isinstance(error, InvalidAnswerError):
+                raise
+            raise RecordError(f"the log of project {details.id} holds a wrong answer: {error}") from error
+
+    def _own_database(self, details: Details) -> Engine:
+        """The log of a project in its folder; one that is gone is missed, not begun again."""
+        folder = self.home / details.id
+        file, n_answers = folder / DATABASE, read_summary(folder, details.created)["answers"]
+        if n_answers and not (file.exists() and file.stat().st_size):
+            raise RecordError(
+                f"{file} with {n_answers} answers is gone; bring it back, or remove summary.json beside it "
+                "to begin anew."
+            )
+        return open_project_database(file, details.id)
 
     def _take(self, details: Details) -> None:
         """One process at a time has a project."""
@@ -208,7 +248,19 @@ class Projects:
                 raise RecordError(
                     f"the project {project} was made by a newer version of spherepair; update spherepair."
                 )
-            return Details(**{**content, "layout": Layout(**content["layout"])})
+            return _as_details(content, project)
+
+
+def _as_details(content: dict[str, Any], project: str) -> Details:
+    """Every field is of its type, or ``ValueError``."""
+    try:
+        found = TypeAdapter(Details).validate_json(json.dumps(content), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if found.id != project or found.n_rows < 1:
+        raise ValueError(f"it is about {found.n_rows} rows of the project {quoted(found.id)}")
+    return found
 
 
 def _damage(path: Path) -> Fail:
@@ -216,12 +268,11 @@ def _damage(path: Path) -> Fail:
 
 
 def read_summary(folder: Path, created: str) -> dict[str, Any]:
-    """Counts that a project wrote when it was last open."""
+    """Counts that a project wrote when it was last open; none where they cannot be read."""
     try:
-        found: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        return found
+        return vars(TypeAdapter(_Counts).validate_json((folder / "summary.json").read_bytes(), strict=True))
     except (OSError, ValueError):
-        return {"answers": 0, "groups": 0, "opened": created}
+        return vars(_Counts(opened=created))
 
 
 def origin_of(path: Path, layout: tuple[str | None, ...]) -> str:
@@ -295,9 +346,12 @@ def read_encoder(folder: Path) -> Any:
     """The encoder of a project; ``None`` where its rows are numbers."""
     if not (folder / ENCODER).exists():
         return None
-    with np.load(folder / ENCODER, allow_pickle=False) as file:
-        arrays = dict(file)
-    return unpack_encoder(json.loads(arrays.pop(_ENTRY).tobytes()), arrays)
+    file = folder / ENCODER
+    refuse_zip_bomb(file, "an encoder", _damage(file))
+    with decoding("an encoder", _damage(file)):
+        with np.load(file, allow_pickle=False) as opened:
+            arrays = dict(opened)
+        return unpack_encoder(json.loads(arrays.pop(_ENTRY).tobytes()), arrays)
 
 
 def _new_id(name: str) -> str:

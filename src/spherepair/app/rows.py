@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,7 @@ class Layout:
         Names of columns.
     """
 
-    kind: str
+    kind: Literal["text", "image", "table"]
     text: str | None = None
     images: str | None = None
     id: str | None = None

@@ -161,6 +161,13 @@ class ProjectLine(BaseModel):
     kind: Literal["text", "image", "table"]
 
 
+class DamagedProject(BaseModel):
+    """A project in the list that cannot be opened."""
+
+    id: str
+    problem: str = Field(description="What is wrong with it, in one sentence.")
+
+
 class ProjectDetails(BaseModel):
     """A project."""
 

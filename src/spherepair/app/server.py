@@ -254,9 +254,13 @@ def _add_projects(app: FastAPI) -> None:
     projects: Projects = app.state.projects
 
     @app.get("/api/projects")
-    def list_projects(_: routes.Who) -> list[schemas.ProjectLine]:
-        """All projects, the newest first."""
-        return [schemas.ProjectLine(**projects.summary(one)) for one in projects.list()]
+    def list_projects(_: routes.Who) -> list[schemas.ProjectLine | schemas.DamagedProject]:
+        """All projects, the newest first; at the end those that cannot be read."""
+        found, damaged = projects.list_all()
+        return [
+            *(schemas.ProjectLine(**projects.summary(one)) for one in found),
+            *(schemas.DamagedProject(id=name, problem=problem) for name, problem in damaged.items()),
+        ]
 
     @app.post("/api/projects")
     def upload(

@@ -71,6 +71,7 @@ def ask(
     strategy: options.StrategyOption = "cards",
     model: options.FinalModelOption = None,
     labels: options.FinalLabelsOption = None,
+    escape: options.EscapeOption = False,
     preset: options.PresetOption = Preset.DEFAULT,
     hidden_dims: options.HiddenOption = None,
     max_epochs: options.EpochsOption = None,
@@ -119,7 +120,9 @@ def ask(
                     )
             state = interview.state
             if model is not None or labels is not None:
-                _finish(interview, table, encoder, model=model, labels=labels, terminal=terminal)
+                _finish(
+                    interview, table, encoder, model=model, labels=labels, escape=escape, terminal=terminal
+                )
         fields = {
             "out": str(out),
             "stopped": reason,
@@ -352,6 +355,7 @@ def _finish(
     *,
     model: Path | None,
     labels: Path | None,
+    escape: bool,
     terminal: Terminal,
 ) -> None:
     """Fit on all answers, and write what was asked for."""
@@ -364,7 +368,7 @@ def _finish(
         fitted.save(model)
         terminal.wrote(model)
     if labels is not None:
-        write_labels(labels, fitted.labels_, ids=table.ids, id_name=table.id_name)
+        write_labels(labels, fitted.labels_, ids=table.ids, id_name=table.id_name, escape=escape)
         terminal.wrote(labels)
 
 

@@ -11,7 +11,15 @@ import typer
 from rich import box
 from rich.table import Table
 
-from spherepair.cli.options import DataOption, IdOption, JsonOption, PairsArgument, QuietOption, check_output
+from spherepair.cli.options import (
+    DataOption,
+    EscapeOption,
+    IdOption,
+    JsonOption,
+    PairsArgument,
+    QuietOption,
+    check_output,
+)
 from spherepair.cli.terminal import CONTRADICTORY, Terminal, as_text, command_terminal
 from spherepair.constraints import ConflictReport, Constraints, ConstraintSummary
 from spherepair.files.columns import write_columns
@@ -57,6 +65,7 @@ def check(
             "--suspects", metavar="FILE", help="Also write these answers: .csv, .parquet or .jsonl."
         ),
     ] = None,
+    escape: EscapeOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,7 +102,7 @@ def check(
             fields["suspects"] = [asdict(suspect) for suspect in suspects]
             lines += ["", *_suspect_lines(suspects, ids)]
         if suspects_out is not None:
-            write_columns(suspects_out, _suspect_columns(suspects or [], ids))
+            write_columns(suspects_out, _suspect_columns(suspects or [], ids), escape=escape)
         terminal.print_result(fields, lines)
     if conflicts:
         raise typer.Exit(CONTRADICTORY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,6 @@ from spherepair.cli.options import (
     DropOption,
     IdOption,
     JsonOption,
-    Method,
     ModelArgument,
     QuietOption,
     RowOption,
@@ -48,6 +48,15 @@ _DEFAULTS = ReportOptions()
 NEW_SHARE = 0.01
 _SHOWN_CANDIDATES = 5
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+class Method(StrEnum):
+    """How the number of clusters is estimated."""
+
+    CONSENSUS = "consensus"
+    TAIL_ANGLE = "tail-angle"
+    SILHOUETTE = "silhouette"
+    LIFETIME = "lifetime"
 
 
 def clusters(

@@ -63,6 +63,7 @@ def fit(
     drop: options.DropOption = None,
     keep_empty: options.KeepEmptyOption = False,
     labels_out: options.LabelsOption = None,
+    escape: options.EscapeOption = False,
     sample_rows: options.SampleOption = None,
     on_conflict: options.ConflictOption = OnConflict.WEIGH,
     seed: options.SeedOption = 0,
@@ -125,7 +126,7 @@ def fit(
         attach_encoder(model, encoder)
         if encoder is not None:
             model.name_groups(X=table.raw)
-        save_outputs(model, out, labels_out, table=table, terminal=terminal)
+        save_outputs(model, out, labels_out, table=table, escape=escape, terminal=terminal)
         written = {"model": str(out), "labels": None if labels_out is None else str(labels_out)}
         fields = {**written, **result_fields(model, pairs), "seed": seed, "seconds": round(took, 3)}
         terminal.print_result(fields, [*result_lines(model, pairs, seconds=took), f"model       {out}"])
@@ -183,6 +184,7 @@ def refine(
     id_column: options.IdOption = None,
     drop: options.DropOption = None,
     labels_out: options.LabelsOption = None,
+    escape: options.EscapeOption = False,
     on_conflict: options.ConflictOption = OnConflict.WEIGH,
     device: options.DeviceOption = "auto",
     quiet: options.QuietOption = False,
@@ -220,7 +222,7 @@ def refine(
             fitted.refine(given, table.X if encoder is None else rows, on_conflict=on_conflict.value)
         took = seconds()
         attach_encoder(fitted, encoder)
-        save_outputs(fitted, out, labels_out, table=table, terminal=terminal)
+        save_outputs(fitted, out, labels_out, table=table, escape=escape, terminal=terminal)
         after = fitted.score_pairs(new)
         fields = {
             "model": str(out),
@@ -293,13 +295,13 @@ def training_progress(model: SpherePair, terminal: Terminal) -> Iterator[Callabl
 
 
 def save_outputs(
-    model: SpherePair, out: Path, labels_out: Path | None, *, table: Table, terminal: Terminal
+    model: SpherePair, out: Path, labels_out: Path | None, *, table: Table, escape: bool, terminal: Terminal
 ) -> None:
     """Save the model, and the labels of its rows if asked for."""
     model.save(out)
     terminal.wrote(out)
     if labels_out is not None:
-        write_labels(labels_out, model.labels_, ids=table.ids, id_name=table.id_name)
+        write_labels(labels_out, model.labels_, ids=table.ids, id_name=table.id_name, escape=escape)
 
 
 def result_fields(model: SpherePair, pairs: Constraints) -> dict[str, Any]:
@@ -369,8 +371,7 @@ def _joined(table: Table, further: Table, *, n_known: int, path: Path) -> Table:
 def _new_pairs(known: Constraints, given: Constraints, *, path: Path) -> Constraints:
     if len(given) == 0:
         raise InvalidConstraintsError(f"{path} has no pairs; refining needs new ones.")
-    new = given - known
-    if len(new) == 0:
+    if len(new := given - known) == 0:
         raise InvalidConstraintsError(
             f"the model already knows all pairs of {path}; refining needs new ones."
         )

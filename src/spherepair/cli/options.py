@@ -50,15 +50,6 @@ class Preset(StrEnum):
     PAPER = "paper"
 
 
-class Method(StrEnum):
-    """How the number of clusters is estimated."""
-
-    CONSENSUS = "consensus"
-    TAIL_ANGLE = "tail-angle"
-    SILHOUETTE = "silhouette"
-    LIFETIME = "lifetime"
-
-
 DataArgument = Annotated[
     Path, typer.Argument(metavar="DATA", help=f"Rows of features: {DATA_KINDS}.", show_default=False)
 ]
@@ -168,6 +159,14 @@ ClustersOption = Annotated[
 LabelsOption = Annotated[
     Path | None,
     typer.Option("--labels-out", metavar="FILE", help="Also write the labels: .csv, .parquet or .npy."),
+]
+EscapeOption = Annotated[
+    bool,
+    typer.Option(
+        "--escape-formulas",
+        help="In csv, write ' before cells that a spreadsheet would take for a formula; such IDs no longer "
+        "join back.",
+    ),
 ]
 ConflictOption = Annotated[
     OnConflict, typer.Option("--on-conflict", help="What to do with contradictory pairs.")

@@ -81,6 +81,7 @@ def predict(
     drop: options.DropOption = None,
     unknown: options.UnknownOption = False,
     false_alarms: options.FalseAlarmsOption = 0.01,
+    escape: options.EscapeOption = False,
     engine: EngineOption = None,
     address: AddressOption = None,
     workers: WorkersOption = None,
@@ -103,7 +104,7 @@ def predict(
         if not is_set:
             options.check_label_file(Path(out), [Path(data[0])])
             reader = _FileReader(load(model, device=device), Path(data[0]), id_column, drop or ())
-            _predict_file(reader, Path(out), false_alarms=rate, terminal=terminal)
+            _predict_file(reader, Path(out), false_alarms=rate, escape=escape, terminal=terminal)
             return
         if drop:
             raise InvalidParameterError(
@@ -202,14 +203,19 @@ class _FileReader:
         return _table_batches(table), table.n_rows, table.id_name
 
 
-def _predict_file(reader: _FileReader, out: Path, *, false_alarms: float | None, terminal: Terminal) -> None:
+def _predict_file(
+    reader: _FileReader, out: Path, *, false_alarms: float | None, escape: bool, terminal: Terminal
+) -> None:
     started, model = time.monotonic(), reader.model
     with terminal.spinner(f"reading {reader.data}"):
         batches, total, id_name = reader.open()
     if total == 0:
         raise InvalidDataError("the file has no rows; there is nothing to label.")
     sizes, n_rows, sure = np.zeros(model.n_clusters_, np.int64), 0, 0.0
-    with open_labels(out, id_name=id_name) as write, terminal.progress_bar("labeling") as bar:
+    with (
+        open_labels(out, id_name=id_name, escape=escape) as write,
+        terminal.progress_bar("labeling") as bar,
+    ):
         for batch in batches:
             found = _assess_batch(model, batch, novelty=false_alarms is not None)
             labels = found.known_labels(false_alarms)

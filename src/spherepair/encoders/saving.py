@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from spherepair.encoders.schema import check_encoder
 from spherepair.errors import MissingDependencyError, ModelFileError, SpherePairWarning, quoted
 
 #: The classes that may be saved, and their modules.
@@ -56,12 +57,23 @@ def pack_encoder(encoder: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return {ENTRY: {"encoder": pack(encoder, arrays), "versions": _versions()}}, arrays
 
 
-def unpack_encoder(manifest: dict[str, Any], arrays: dict[str, Any]) -> Any:
-    """The encoder that :func:`pack_encoder` was given; ``None`` where there was none."""
+def unpack_encoder(manifest: dict[str, Any], arrays: dict[str, Any], *, n_features: int | None = None) -> Any:
+    """The encoder that :func:`pack_encoder` was given; ``None`` where there was none.
+
+    Parameters
+    ----------
+    manifest : dict
+        Description of a model.
+    arrays : dict
+    n_features : int, optional
+        Numbers that the encoder must make of a row.
+    """
     if ENTRY not in manifest:
         return None
     _warn_about_versions(manifest[ENTRY]["versions"])
-    return unpack(manifest[ENTRY]["encoder"], arrays)
+    encoder = unpack(manifest[ENTRY]["encoder"], arrays)
+    check_encoder(encoder, n_features)
+    return encoder
 
 
 def pack(value: Any, arrays: dict[str, Any]) -> Any:
@@ -89,13 +101,15 @@ def pack(value: Any, arrays: dict[str, Any]) -> Any:
 
 
 def unpack(value: Any, arrays: dict[str, Any]) -> Any:
-    """The value that :func:`pack` was given."""
+    """The value that :func:`pack` was given; ``ValueError`` where it cannot have been."""
     if isinstance(value, list):
         return [unpack(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
     if "class" in value:
         return _unpack_object(value, arrays)
+    if len(value) != 1 or value.keys() - _UNPACKED.keys():
+        raise ValueError(f"the encoder holds {quoted(value)}")
     ((kind, content),) = value.items()
     return _UNPACKED[kind](content, arrays)
 
@@ -149,7 +163,7 @@ def _unpack_dtype(name: str, _: Any = None) -> Any:
 
 def _unpack_object(value: dict[str, Any], arrays: dict[str, Any]) -> Any:
     name = value["class"]
-    if name not in CLASSES:
+    if not isinstance(name, str) or name not in CLASSES:
         raise ModelFileError(
             f"the encoder holds a {quoted(name)}, which this version of spherepair does not know."
         )
@@ -160,9 +174,11 @@ def _unpack_object(value: dict[str, Any], arrays: dict[str, Any]) -> Any:
         raise MissingDependencyError(
             f"the encoder of this model needs {package}; pip install {package}."
         ) from error
-    made = kind.__new__(kind)
+    made, state = kind.__new__(kind), unpack(value.get("state"), arrays)
+    if not isinstance(state, dict):
+        raise ValueError(f"the state of a {name} is {quoted(state)}")
     # Not through setattr: frozen dataclasses refuse it.
-    vars(made).update(unpack(value["state"], arrays))
+    vars(made).update(state)
     return made
 
 
@@ -173,13 +189,19 @@ _PACKED: dict[type, Callable[[Any, dict[str, Any]], Any]] = {
     np.ndarray: _pack_array,
 }
 _UNPACKED: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
-    "tuple": lambda items, arrays: tuple(unpack(item, arrays) for item in items),
-    "dict": lambda items, arrays: {key: unpack(item, arrays) for key, item in items},
-    "vocabulary": lambda words, _: {word: place for place, word in enumerate(words)},
+    "tuple": lambda items, arrays: tuple(unpack(item, arrays) for item in _items(items)),
+    "dict": lambda items, arrays: {key: unpack(item, arrays) for key, item in _items(items)},
+    "vocabulary": lambda words, _: {word: place for place, word in enumerate(_items(words))},
     "array": lambda name, arrays: arrays[name],
-    "objects": lambda items, _: np.array(items, dtype=object),
+    "objects": lambda items, _: np.fromiter(_items(items), dtype=object, count=len(items)),
     "dtype": _unpack_dtype,
 }
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"the encoder holds {quoted(value)} in the place of a list")
+    return value
 
 
 def _warn_about_versions(saved: dict[str, str]) -> None:

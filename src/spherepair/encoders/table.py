@@ -342,5 +342,5 @@ def _refuse_missing(needed: list[str], names: list[str]) -> None:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
+    shown = ", ".join(quoted(name) for name in names[:_SHOWN_NAMES])
     return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES} more"

@@ -114,8 +114,10 @@ def _rebuild(
     if encoder is None:
         sizes = hidden_sizes(model.hidden_dims, auto=manifest.get("hidden_dims") or ())
         check_size([manifest["n_features_in"], *sizes], weights)
-    if (row_encoder := unpack_encoder(manifest, arrays)) is not None:
+    row_encoder = unpack_encoder(manifest, arrays, n_features=manifest["n_features_in"])
+    if row_encoder is not None:
         model.encoder_, model.encoder = row_encoder, clone(row_encoder)
+        model._loaded_encoder = row_encoder
     model.n_features_in_ = int(manifest["n_features_in"])
     if manifest["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)

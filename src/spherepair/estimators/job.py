@@ -18,6 +18,7 @@ from spherepair import validation
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidConstraintsError, InvalidDataError
 from spherepair.files.arrow_rows import as_table, is_stream, open_stream
+from spherepair.files.untrusted import decoding
 from spherepair.training.rows import RowSource, map_rows, open_rows
 from spherepair.training.session import Session
 
@@ -137,7 +138,12 @@ def encode_rows(model: Any, X: Any, *, reset: bool) -> Any:
     if reset:
         model.encoder_ = clone(model.encoder)
         return model.encoder_.fit_transform(X)
-    return model.encoder_.transform(X)
+    is_loaded = getattr(model, "_loaded_encoder", None) is model.encoder_
+    if not is_loaded:
+        return model.encoder_.transform(X)
+    # Most of a saved encoder belongs to other packages, whose versions and rules we do not know.
+    with decoding("rows for this model", lambda reason: InvalidDataError(f"X {reason}")):
+        return model.encoder_.transform(X)
 
 
 def refuse_unclear_index(X: Any, constraints: Any) -> None:

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from spherepair.errors import MissingDependencyError, SpherePairError, quoted
 from spherepair.files import atomic_write_bytes
+from spherepair.files.csv_output import csv_bytes
+from spherepair.files.parquet_files import read_description, read_parquet
 from spherepair.files.text_lines import (
     csv_lines,
     decode,
@@ -36,7 +38,6 @@ from spherepair.files.untrusted import (
     decoding,
     refuse_above,
     refuse_gzip_bomb,
-    refuse_large,
     refuse_wide_sheet,
     refuse_zip_bomb,
 )
@@ -134,8 +135,16 @@ def require_pyarrow(path: Path) -> None:
         ) from error
 
 
-def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write columns of one length to a file, whole or not at all; its ending decides the format."""
+def write_columns(path: Path, columns: Mapping[str, Any], *, escape: bool = False) -> None:
+    """Write columns of one length to a file, whole or not at all; its ending decides the format.
+
+    Parameters
+    ----------
+    path : Path
+    columns : mapping of str to arrays
+    escape : bool
+        Whether cells of a csv file are escaped that a spreadsheet would take for a formula.
+    """
     import pyarrow as pa
 
     table, name = pa.table(dict(columns)), path.name.lower()
@@ -144,7 +153,7 @@ def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
     elif name.endswith(JSON_LINES_SUFFIXES):
         content = "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
     else:
-        content = csv_bytes(table)
+        content = csv_bytes(table, escape=escape)
     # No time stamp: the same columns give the same file.
     atomic_write_bytes(path, gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
 
@@ -282,23 +291,14 @@ class _ParquetFile(ColumnFile):
     kind = "parquet"
 
     def __init__(self, path: Path, fail: Fail) -> None:
-        import pyarrow.parquet as pq
-
         super().__init__(path, fail)
         with self._reading():
-            self._metadata = pq.read_metadata(path)
+            self._metadata = read_description(path, fail)
             self.names = list(self._metadata.schema.to_arrow_schema().names)
-        refuse_above(len(self.names), NAMED_COLUMNS, "columns", fail)
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
-        import pyarrow.parquet as pq
-
         with self._reading():
-            groups = [self._metadata.row_group(place) for place in range(self._metadata.num_row_groups)]
-            # Runs of one value take no room in the file, but eight bytes each in memory.
-            values = sum(group.num_rows for group in groups) * len(names) * 8
-            refuse_large(max(values, sum(group.total_byte_size for group in groups)), self.path, self._fail)
-            return pq.read_table(self.path, columns=list(names), partitioning=None)
+            return read_parquet(self.path, self._metadata, list(names), self._fail)
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
         return np.arange(1, n_records + 1)
@@ -357,23 +357,6 @@ def _parquet_bytes(table: Any) -> bytes:
 
     stream = io.BytesIO()
     pq.write_table(table, stream)
-    return stream.getvalue()
-
-
-def csv_bytes(table: Any, *, header: bool = True) -> bytes:
-    """An Arrow table as csv; quotes only where a value needs them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.csv as pa_csv
-
-    texts = [column for column in table.columns if pa.types.is_string(column.type)]
-    texts.append(pa.chunked_array([table.column_names]))
-    # With "needed" Arrow quotes every text; most files read better without quotes.
-    is_special = any(pc.any(pc.match_substring_regex(text, '[",\\r\\n]')).as_py() for text in texts)
-    style = "needed" if is_special else "none"
-    stream = io.BytesIO()
-    options = pa_csv.WriteOptions(include_header=header, quoting_style=style, quoting_header=style)
-    pa_csv.write_csv(table, stream, options)
     return stream.getvalue()
 
 

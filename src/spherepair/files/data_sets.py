@@ -17,6 +17,7 @@ from spherepair.errors import InvalidDataError
 from spherepair.files.arrow_rows import is_vector, stored_columns
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_tables import Table, column_names, not_numeric, read_table
+from spherepair.files.parquet_files import refuse_large_pages
 from spherepair.files.places import SourceFile
 
 #: Most rows, and most values, in a batch.
@@ -143,6 +144,15 @@ class _ParquetRows(DataFile):
         first = sum(sizes[:start])
         columns = [*wanted, *([] if needs.id_column is None else [needs.id_column])]
         with self._reading(), self._open() as opened:
+            if self.file.is_local:  # elsewhere each header would be a request of its own
+                with Path(self.file.path).open("rb") as stream:
+                    refuse_large_pages(
+                        stream,
+                        opened.metadata,
+                        {*columns},
+                        range(start, stop),
+                        lambda why: self._fail(why.rstrip(".")),
+                    )
             found = opened.iter_batches(
                 batch_size=needs.batch_rows, row_groups=list(range(start, stop)), columns=columns
             )

@@ -12,7 +12,8 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from spherepair.files import atomic_write
-from spherepair.files.columns import PARQUET_SUFFIXES, csv_bytes
+from spherepair.files.columns import PARQUET_SUFFIXES
+from spherepair.files.csv_output import csv_bytes
 
 #: More columns by name, as long as the labels.
 Columns = Mapping[str, Any]
@@ -27,6 +28,7 @@ def write_labels(
     ids: Any = None,
     id_name: str | None = None,
     further: Columns | None = None,
+    escape: bool = False,
 ) -> None:
     """Write labels as columns ``row`` (or the IDs), ``label`` and more, or as a plain .npy array.
 
@@ -40,13 +42,15 @@ def write_labels(
         Name of the ID column.
     further : mapping of str to arrays of shape (n_rows,), optional
         More columns; a .npy file has none.
+    escape : bool
+        Whether cells of a csv file are escaped that a spreadsheet would take for a formula.
     """
-    with open_labels(path, id_name=id_name) as write:
+    with open_labels(path, id_name=id_name, escape=escape) as write:
         write(labels, np.arange(len(labels)) if ids is None else ids, further or {})
 
 
 @contextmanager
-def open_labels(path: Path, *, id_name: str | None = None) -> Iterator[Write]:
+def open_labels(path: Path, *, id_name: str | None = None, escape: bool = False) -> Iterator[Write]:
     """A function that appends labels, names of their rows and more to a file, which is there once all are.
 
     Parameters
@@ -55,6 +59,8 @@ def open_labels(path: Path, *, id_name: str | None = None) -> Iterator[Write]:
         The file; its ending decides the format.
     id_name : str, optional
         Name of the ID column; without it rows are numbered in a column ``row``.
+    escape : bool
+        Whether cells of a csv file are escaped that a spreadsheet would take for a formula.
     """
     with atomic_write(path) as temporary, temporary.open("w+b") as stream:
         if path.suffix.lower() == ".npy":
@@ -62,7 +68,7 @@ def open_labels(path: Path, *, id_name: str | None = None) -> Iterator[Write]:
         elif path.name.lower().endswith(PARQUET_SUFFIXES):
             yield from _write_parquet(stream, id_name)
         else:
-            yield from _write_csv(stream, id_name)
+            yield from _write_csv(stream, id_name, escape=escape)
 
 
 def label_columns(id_name: str | None, further: Iterable[str] = ()) -> list[str]:
@@ -115,9 +121,10 @@ def _write_parquet(stream: Any, id_name: str | None) -> Iterator[Write]:
             writer.close()
 
 
-def _write_csv(stream: Any, id_name: str | None) -> Iterator[Write]:
+def _write_csv(stream: Any, id_name: str | None, *, escape: bool) -> Iterator[Write]:
     def write(labels: NDArray[np.int64], ids: Any, further: Columns) -> None:
-        stream.write(csv_bytes(_table(id_name, labels, ids, further), header=stream.tell() == 0))
+        table = _table(id_name, labels, ids, further)
+        stream.write(csv_bytes(table, header=stream.tell() == 0, escape=escape))
 
     yield write
 

@@ -34,6 +34,8 @@ UNPACKED_BYTES, UNPACKED_RATIO = 2**30, 20
 NAMED_COLUMNS, SPARSE_COLUMNS = 100_000, 10_000_000
 #: Cells of the rectangle that holds all cells of a sheet; each takes some 30 bytes while it is read.
 SHEET_CELLS = 50_000_000
+#: The description at the end of a parquet file, in bytes; each takes some ten in memory.
+FOOTER_BYTES = 2**26
 #: The first line of a csv file, in bytes.
 HEADER_BYTES = 2**24
 _BLOCK_BYTES = 2**20

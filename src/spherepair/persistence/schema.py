@@ -189,14 +189,14 @@ def check_arrays(manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
     Those of rows and pairs may be missing as a whole; each that is there is checked.
     """
     n_features, n_dims = manifest["n_features_in"], manifest["embedding_dim"]
-    n_clusters = len(_array(arrays, "cluster_centers", "f", 2))
+    n_clusters = len(_array(arrays, "cluster_centers", "f4", 2))
     n_rows = len(_array(arrays, "labels", "i", 1)) if "labels" in arrays else 0
     n_pairs = len(_array(arrays, "pairs.left", "i", 1)) if "pairs.left" in arrays else 0
     texts = manifest.get("pair_texts", {})
     expected: dict[str, tuple[str, tuple[int, ...], float, float]] = {
-        "cluster_centers": ("f", (n_clusters, n_dims), -math.inf, math.inf),
+        "cluster_centers": ("f4", (n_clusters, n_dims), -math.inf, math.inf),
         "labels": ("i", (n_rows,), -1, n_clusters - 1),
-        "embedding": ("f", (n_rows, n_dims), -math.inf, math.inf),
+        "embedding": ("f4", (n_rows, n_dims), -math.inf, math.inf),
         "scaling.shift": ("f", (n_features,), -math.inf, math.inf),
         "scaling.factor": ("f", (n_features,), 0, math.inf),
         "pairs.left": ("i", (n_pairs,), 0, n_rows - 1),
@@ -226,7 +226,7 @@ def check_arrays(manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
 def _array(arrays: dict[str, Any], name: str, kind: str, n_dims: int) -> Any:
     if name not in arrays:
         raise ValueError(f"it has no {name}")
-    if arrays[name].dtype.kind != kind or arrays[name].ndim != n_dims:
+    if not arrays[name].dtype.str[1:].startswith(kind) or arrays[name].ndim != n_dims:
         raise ValueError(f"{name} is of type {arrays[name].dtype} and shape {arrays[name].shape}")
     return arrays[name]
 
@@ -234,7 +234,7 @@ def _array(arrays: dict[str, Any], name: str, kind: str, n_dims: int) -> Any:
 def _check_array(
     name: str, found: Any, *, kind: str, shape: tuple[int, ...], least: float, most: float
 ) -> None:
-    if found.dtype.kind != kind or found.shape != shape:
+    if not found.dtype.str[1:].startswith(kind) or found.shape != shape:
         raise ValueError(f"{name} is of type {found.dtype} and shape {found.shape}, where {shape} is needed")
     if not found.size:
         return
@@ -248,9 +248,10 @@ def _check_novelty(arrays: dict[str, Any], n_features: int) -> None:
     """Refuse arrays of where the rows of the fit lie that do not belong together; none is fine."""
     if not any(name.startswith("novelty.") for name in arrays):
         return
-    n_axes = _array(arrays, "novelty.axes", "f", 2).shape[1]
+    n_axes = _array(arrays, "novelty.axes", "f4", 2).shape[1]
     n_centers, n_steps = (
-        len(_array(arrays, f"novelty.{name}", "f", n_dims)) for name, n_dims in (("centers", 2), ("steps", 1))
+        len(_array(arrays, f"novelty.{name}", "f4", n_dims))
+        for name, n_dims in (("centers", 2), ("steps", 1))
     )
     shapes: dict[str, tuple[int, ...]] = {
         "mean": (n_features,),
@@ -261,10 +262,10 @@ def _check_novelty(arrays: dict[str, Any], n_features: int) -> None:
         "steps": (n_steps,),
     }
     for name, shape in shapes.items():
-        found, least = _array(arrays, f"novelty.{name}", "f", len(shape)), -math.inf
+        found, least = _array(arrays, f"novelty.{name}", "f4", len(shape)), -math.inf
         if name in ("typical", "steps"):
             least = 0
-        _check_array(f"novelty.{name}", found, kind="f", shape=shape, least=least, most=math.inf)
+        _check_array(f"novelty.{name}", found, kind="f4", shape=shape, least=least, most=math.inf)
     if n_centers == 0 or (np.diff(arrays["novelty.steps"]) < 0).any():
         raise ValueError("novelty.steps must ascend, and novelty.centers must hold a cluster")
 

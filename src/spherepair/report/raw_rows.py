@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spherepair.encoders.shown import shown_content
-from spherepair.estimators.job import detach_encoder, takes_raw_rows
+from spherepair.estimators.job import detach_encoder, encode_rows, takes_raw_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ def shown_rows(model: Any, X: Any) -> ShownRows | None:
     """What to show of raw rows; ``None`` for rows that are numbers already."""
     if not takes_raw_rows(model):
         return None
-    encoded = model.encoder_.transform(X)
+    encoded = encode_rows(model, X, reset=False)
     plain = copy.copy(model)
     encoder = detach_encoder(plain)
     found = shown_content(encoder, X)

@@ -28,14 +28,22 @@ from sqlalchemy import (
     create_engine,
     event,
     insert,
+    inspect,
     make_url,
     select,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from spherepair.asking.questions import utc_now
-from spherepair.errors import InvalidParameterError, MissingDependencyError, RecordError
+from spherepair.errors import (
+    InvalidParameterError,
+    MissingDependencyError,
+    RecordError,
+    SpherePairError,
+    quoted,
+)
+from spherepair.files.untrusted import decoding
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LONGEST_NAME = 200
@@ -114,11 +122,41 @@ def open_database(url: str) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
     try:
         _migrate(engine)
-    except DBAPIError as error:
+    except BaseException as error:
         engine.dispose()
+        if isinstance(error, SpherePairError) or not isinstance(error, Exception):
+            raise
+        # Of the database, or of alembic on tables that are not as it left them.
         raise RecordError(
-            f"the database {shown_url(url)} cannot be opened ({_reason(error)}); check that it is there."
+            f"the database {shown_url(url)} cannot be opened ({_reason(error)}); check that it is there and "
+            "whole."
         ) from error
+    return engine
+
+
+def open_project_database(path: Path, project: str) -> Engine:
+    """Open the database in the folder of a project; one that is damaged or not its own is refused.
+
+    Parameters
+    ----------
+    path : Path
+        Made if it is not there.
+    project : str
+    """
+    log = Path(f"{path}-wal")
+    if path.exists() and not path.stat().st_size and log.exists() and log.stat().st_size:
+        # SQLite would throw away the answers that are still in the log.
+        raise RecordError(f"{path} is empty, but {log.name} beside it is not; bring back a copy of both.")
+    engine = open_database(sqlite_url(path))
+    try:
+        with decoding("a log of answers", lambda why: RecordError(f"{path} {why}")):
+            with engine.connect() as connection:
+                said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+                projects = set(connection.scalars(select(ProjectTable.id)))
+            if said != "ok":
+                raise ValueError(f"it is damaged, {said}")
+            if projects - {project}:
+                raise ValueError(f"it is the log of {min(map(str, projects - {project}))}")
     except BaseException:
         engine.dispose()
         raise
@@ -166,16 +204,21 @@ class DatabaseRecord:
         self.engine, self.project = engine, project
         self.is_uncertain = False
         self._local = threading.local()
-        with self._writing() as connection:
+        with (
+            decoding("a log of answers", lambda why: RecordError(f"the log of project {project} {why}")),
+            engine.begin() as connection,
+        ):
             self._enter(connection, name, fingerprint)
             found = connection.execute(
                 select(EventTable.__table__).where(EventTable.project == project).order_by(EventTable.place)
             ).all()
             people = connection.scalars(select(PersonTable.name).where(PersonTable.project == project))
             self._people = set(people)
-        self.events = [
-            Event(row.place, row.person, row.time, row.ticket, row.body, row.note) for row in found
-        ]
+            self.events = [
+                Event(row.place, row.person, row.time, row.ticket, row.body, row.note) for row in found
+            ]
+            for place, one in enumerate(self.events):
+                _check_event(one, place)
         self._places = {one.ticket: one.place for one in self.events if one.ticket is not None}
 
     def append(self, event: dict[str, Any]) -> None:
@@ -233,7 +276,13 @@ class DatabaseRecord:
             rows = connection.execute(
                 select(NameTable.__table__).where(NameTable.project == self.project).order_by(NameTable.id)
             ).all()
-        return {row.group_id: (row.name, row.person) for row in rows}
+        found = {row.group_id: (row.name, row.person) for row in rows}
+        for group, given in found.items():
+            if not all(isinstance(text, str) for text in (group, *given)):
+                raise RecordError(
+                    f"the log of project {self.project} has {quoted(given)} as a name; bring back a copy."
+                )
+        return found
 
     def give_name(self, group: str, name: str, *, person: str) -> None:
         """Name a group."""
@@ -294,6 +343,24 @@ class DatabaseRecord:
             raise
 
 
+def _check_event(one: Event, place: int) -> None:
+    """Raise ``ValueError`` where an event cannot be what was written; the interview checks its answer."""
+    if one.place != place:
+        raise ValueError(f"event {place} is missing")
+    number, took_back = one.body.get("number"), (one.note or {}).get("took_back", [])
+    is_answer = one.body.get("event") == "answer"
+    holds = (
+        all(isinstance(text, str) for text in (one.person, one.time, one.ticket or ""))
+        and (is_answer or one.body.get("event") == "undo")
+        and type(number) is int
+        and (number == place if is_answer else 0 <= number < place)
+        and isinstance(took_back, list)
+        and all(isinstance(link, list) and list(map(type, link)) == [int] * 3 for link in took_back)
+    )
+    if not holds:
+        raise ValueError(f"event {place} is {quoted(one.body)} by {quoted(one.person)}")
+
+
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     """Readers beside a writer (WAL), links checked, every commit on the disk."""
     cursor = connection.cursor()
@@ -305,10 +372,21 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 def _migrate(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    scripts = ScriptDirectory.from_config(config)
     with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            # Its driver begins no transaction for tables: a process killed now would leave half of them.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
         current = MigrationContext.configure(connection).get_current_revision()
-        if current is not None and current not in known:
+        foreign = set(inspect(connection).get_table_names()) if current is None else set()
+        if foreign and engine.dialect.name == "sqlite":
+            raise RecordError(
+                f"the database {shown_url(str(engine.url))} holds other tables, such as "
+                f"{quoted(min(foreign))}; give another one."
+            )
+        if current == scripts.get_current_head():
+            return
+        if current is not None and current not in {one.revision for one in scripts.walk_revisions()}:
             raise RecordError(
                 "the database was written by a newer version of spherepair; update spherepair to open it."
             )

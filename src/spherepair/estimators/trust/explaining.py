@@ -327,7 +327,7 @@ def _without_words(model: Any, X: Any, text: str) -> tuple[list[str], Tensor]:
         import pyarrow as pa
 
         rows = pa.table({model.encoder_.used_columns()[0]: rows})
-    return [word for word, _ in kept], _scaled(model, model.encoder_.transform(rows))
+    return [word for word, _ in kept], _scaled(model, encode_rows(model, rows, reset=False))
 
 
 def _without_values(model: Any, x: Tensor, feature_names: Sequence[str] | None) -> tuple[list[str], Tensor]:

@@ -1,0 +1,263 @@
+"""Parquet files from elsewhere: the sizes of their pages first, decoding second.
+
+A reader of parquet makes room for whatever the header of a page says, and repeats the words of a dictionary
+as often as the page wants; what the end of the file says of sizes need not be true. So the headers of the
+pages are read here: small structures in Thrift's compact protocol, one before each page.
+
+https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from spherepair.files.untrusted import (
+    FOOTER_BYTES,
+    NAMED_COLUMNS,
+    UNPACKED_BYTES,
+    Fail,
+    limit,
+    refuse_above,
+    refuse_large,
+)
+
+#: Rows that are read at a time where texts may be repeated.
+MOST_BATCH_ROWS = 65_536
+#: Longest header of a page: it may hold the least and the greatest value.
+LONGEST_HEADER, _SHORT_HEADER = 2**24, 2**10
+#: Fields of a page's header, and of the headers of data inside it.
+_UNPACKED_SIZE, _PACKED_SIZE, _DATA, _DICTIONARY, _DATA_V2, _N_VALUES = 2, 3, 5, 7, 8, 1
+#: Bytes at the end: the length of the description, and a mark.
+END_BYTES = 8
+_DEEPEST = 16
+
+
+def read_description(path: Path, fail: Fail) -> Any:
+    """What the end of a parquet file says of it; columns are counted before they are used."""
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as stream:
+        length = footer_bytes(stream, path.stat().st_size)
+    refuse_above(length, FOOTER_BYTES, "bytes that describe its columns", fail)
+    metadata = pq.read_metadata(path)
+    refuse_above(metadata.num_columns, NAMED_COLUMNS, "columns", fail)
+    return metadata
+
+
+def read_parquet(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any:
+    """Arrow table of some columns; refused where it would be too large, whatever the file says."""
+    import pyarrow.parquet as pq
+
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    # Runs of one value take no room in the file, but eight bytes each in memory.
+    values = sum(group.num_rows for group in groups) * len(names) * 8
+    refuse_large(max(values, sum(group.total_byte_size for group in groups)), path, fail)
+    with path.open("rb") as stream:
+        pages = page_sizes(stream, metadata, set(names))
+    refuse_large(pages.most_bytes, path, fail)
+    if pages.largest_text * pages.n_texts > limit(UNPACKED_BYTES):
+        return _read_repeated(path, names, pages.largest_text, fail)
+    return pq.read_table(path, columns=names, partitioning=None)
+
+
+def _read_repeated(path: Path, names: list[str], longest: int, fail: Fail) -> Any:
+    """Read rows a few at a time: a long text may stand in the file once and in the table in every row."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    batches, n_bytes = [], 0
+    n_rows = min(MOST_BATCH_ROWS, max(1, limit(UNPACKED_BYTES) // (4 * longest)))
+    with pq.ParquetFile(path) as opened:
+        for batch in opened.iter_batches(batch_size=n_rows, columns=names):
+            batches.append(batch)
+            n_bytes += batch.nbytes
+            refuse_large(n_bytes, path, fail)
+        schema = opened.schema_arrow
+    chosen = pa.schema([schema.field(name) for name in names], schema.metadata)
+    return pa.Table.from_batches([batch.select(names) for batch in batches], chosen).combine_chunks()
+
+
+@dataclass
+class PageSizes:
+    """What the pages of some columns hold together.
+
+    Attributes
+    ----------
+    n_bytes : int
+        When they are unpacked.
+    n_values : int
+    largest, largest_text : int
+        Bytes of the largest page, and of the largest with texts, unpacked; a text is no longer.
+    n_texts : int
+    """
+
+    n_bytes: int = 0
+    n_values: int = 0
+    largest: int = 0
+    largest_text: int = 0
+    n_texts: int = 0
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of all values in memory, at least; more only where texts are repeated."""
+        return max(self.n_bytes, 8 * self.n_values)
+
+
+def footer_bytes(stream: Any, size: int) -> int:
+    """Length of the description at the end of a parquet file; ``ValueError`` where there is none."""
+    stream.seek(max(0, size - END_BYTES))
+    end = stream.read(END_BYTES)
+    if len(end) < END_BYTES or end[4:] not in (b"PAR1", b"PARE"):
+        raise ValueError("it does not end as a parquet file does")
+    return int.from_bytes(end[:4], "little")
+
+
+def refuse_large_pages(
+    stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int], fail: Fail
+) -> None:
+    """Refuse a file, of which only a batch is in memory at a time, where a single page is too large."""
+    pages = page_sizes(stream, metadata, names, groups)
+    refuse_above(pages.largest, UNPACKED_BYTES, "bytes in one page when it is unpacked", fail)
+
+
+def page_sizes(
+    stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int] | None = None
+) -> PageSizes:
+    """Sizes of all pages of some columns.
+
+    Parameters
+    ----------
+    stream : file, opened for reading bytes
+    metadata : FileMetaData of pyarrow
+    names : set of str
+        Columns; of a nested one all parts count.
+    groups : iterable of int, optional
+        Row groups; all by default.
+    """
+    found = PageSizes()
+    for group in range(metadata.num_row_groups) if groups is None else groups:
+        row_group = metadata.row_group(group)
+        for place in range(row_group.num_columns):
+            chunk = row_group.column(place)
+            # A part of a nested column is called column.part; a name may itself have a dot.
+            if not names.isdisjoint(accumulate(chunk.path_in_schema.split("."), "{}.{}".format)):
+                _add_chunk(found, stream, chunk)
+    return found
+
+
+def _add_chunk(found: PageSizes, stream: Any, chunk: Any) -> None:
+    is_text = chunk.physical_type == "BYTE_ARRAY"
+    for header in _headers(stream, chunk):
+        size = header[_UNPACKED_SIZE]
+        found.n_bytes += size
+        found.largest = max(found.largest, size)
+        n_values = max(_field(header, kind, _N_VALUES) for kind in (_DATA, _DATA_V2))
+        found.n_values += n_values
+        if is_text:
+            found.largest_text = max(found.largest_text, size)
+            found.n_texts += n_values
+
+
+def _headers(stream: Any, chunk: Any) -> Iterator[dict[int, Any]]:
+    """Headers of the pages of one column in one row group."""
+    place = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+        place = min(place, chunk.dictionary_page_offset) if chunk.dictionary_page_offset > 0 else place
+    end = place + chunk.total_compressed_size
+    while 0 <= place < end:
+        header, length = _header_at(stream, place)
+        if min(header.get(_UNPACKED_SIZE, -1), header.get(_PACKED_SIZE, -1)) < 0:
+            raise ValueError("a page does not say how long it is")
+        yield header
+        place += length + header[_PACKED_SIZE]
+
+
+def _header_at(stream: Any, place: int) -> tuple[dict[int, Any], int]:
+    for longest in (_SHORT_HEADER, LONGEST_HEADER):
+        stream.seek(place)
+        reader = _Compact(stream.read(longest))
+        try:
+            return reader.struct(), reader.place
+        except IndexError:
+            continue
+    raise ValueError("the header of a page does not end")
+
+
+def _field(header: dict[int, Any], *path: int) -> int:
+    value: Any = header
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+class _Compact:
+    """Thrift's compact protocol; ``IndexError`` where the bytes end too early."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.place = content, 0
+
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        """Fields by number."""
+        found: dict[int, Any] = {}
+        number = 0
+        while kind := self._byte():
+            number = number + (kind >> 4) if kind >> 4 else self._number()
+            found[number] = self._value(kind & 15, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise ValueError("the header of a page is nested too deeply")
+        if kind in (1, 2):  # a flag, which is its own type
+            return kind == 1
+        if kind in (4, 5, 6):
+            return self._number()
+        if kind == 12:
+            return self.struct(depth + 1)
+        return self._pass_over(kind, depth)
+
+    def _pass_over(self, kind: int, depth: int) -> None:
+        """Leave out a byte, a floating-point number, a text or a list."""
+        if kind in (9, 10):
+            self._list(depth)
+        elif kind in (3, 7):
+            self._skip(1 if kind == 3 else 8)
+        elif kind == 8:
+            self._skip(self._varint())
+        else:
+            raise ValueError(f"the header of a page holds something of type {kind}")
+
+    def _list(self, depth: int) -> None:
+        head = self._byte()
+        count = head >> 4 if head >> 4 < 15 else self._varint()
+        for _ in range(min(count, len(self.content))):
+            # A flag in a list takes a byte.
+            self._value(3 if head & 15 in (1, 2) else head & 15, depth + 1)
+
+    def _skip(self, count: int) -> None:
+        self.place += count
+        if self.place > len(self.content):
+            raise IndexError
+
+    def _byte(self) -> int:
+        self.place += 1
+        return self.content[self.place - 1]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while shift < 70:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+        raise ValueError("the header of a page holds a number that does not end")
+
+    def _number(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)

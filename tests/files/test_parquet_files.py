@@ -1,0 +1,124 @@
+"""Parquet files that would unpack to far more than they say are refused; all others are read as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spherepair.errors import InvalidDataError
+from spherepair.files import parquet_files, untrusted
+from spherepair.files.columns import PARQUET_SUFFIXES, open_columns
+from spherepair.files.data_sets import Needs, open_data_file
+from spherepair.files.parquet_files import page_sizes
+from spherepair.files.places import find_files
+
+LIMIT = 4 * 2**20
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (untrusted, parquet_files):
+        monkeypatch.setattr(module, "UNPACKED_BYTES", LIMIT)
+
+
+def read(path: Path) -> Any:
+    file = open_columns(
+        path, suffixes=PARQUET_SUFFIXES, fail=lambda why: InvalidDataError(f"{path.name} {why}")
+    )
+    return file.read(file.names)
+
+
+def mixed_table(n_rows: int = 3000) -> Any:
+    count = np.arange(n_rows)
+    return pa.table(
+        {
+            "a.b": count / 7,
+            "words": [f"word {n % 20}" for n in count],
+            "texts": [None if n % 5 == 0 else f"text number {n}" for n in count],
+            "vectors": [[1.0, float(n)] for n in count],
+            "records": [{"x": f"{n % 3}", "y": int(n)} for n in count],
+            "nothing": pa.nulls(n_rows, pa.int64()),
+        }
+    )
+
+
+@pytest.mark.parametrize("compression", ["snappy", "gzip", "zstd", "none"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_whole_files_are_read_as_arrow_reads_them(
+    tmp_path, monkeypatch, compression, version, use_dictionary
+):
+    options = {"compression": compression, "data_page_version": version, "use_dictionary": use_dictionary}
+    path, table = tmp_path / "rows.parquet", mixed_table()
+    pq.write_table(table, path, row_group_size=1000, data_page_size=4096, **options)
+    assert read(path).equals(table)
+    monkeypatch.setattr(parquet_files, "UNPACKED_BYTES", 2**20)  # a few rows at a time
+    assert read(path).equals(table)
+
+
+def test_pages_are_counted_as_they_are(tmp_path):
+    path = tmp_path / "rows.parquet"
+    table = pa.table({"n": np.arange(10_000.0), "s": [f"{n}" for n in range(10_000)], "other": [0] * 10_000})
+    pq.write_table(table, path, use_dictionary=False, compression="none", row_group_size=2500)
+    with path.open("rb") as stream:
+        found = page_sizes(stream, pq.read_metadata(path), {"n", "s"})
+    assert found.n_values == 20_000
+    assert found.n_texts == 10_000
+    assert 120_000 < found.n_bytes < 180_000
+    assert found.most_bytes == 160_000
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_long_text_that_stands_in_every_row_is_refused(tmp_path):
+    path = tmp_path / "rows.parquet"
+    words = pa.DictionaryArray.from_arrays(np.zeros(200_000, np.int32), ["x" * 100_000])
+    # Without Arrow's own description of types a reader makes plain texts of the dictionary.
+    pq.write_table(pa.table({"text": words}), path, store_schema=False)
+    assert path.stat().st_size < 50_000
+    with pytest.raises(InvalidDataError, match=rf"more than {LIMIT:,} bytes .* SPHEREPAIR_LIMITS"):
+        read(path)
+
+
+def lie(path: Path, size: int) -> None:
+    """Let the first page of a file say that it unpacks to so many bytes; nothing else knows of it."""
+    chunk, content = pq.read_metadata(path).row_group(0).column(0), bytearray(path.read_bytes())
+    place = chunk.data_page_offset + 3  # after the type of the page, and the mark of the next field
+    length = next(n for n in range(1, 6) if content[place + n - 1] < 128)
+    number = 2 * size
+    coded = [(number >> (7 * n)) & 127 | (128 if n < length - 1 else 0) for n in range(length)]
+    assert number < 128**length
+    content[place : place + length] = bytes(coded)
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_page_that_says_it_is_far_larger_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": ["x" * 2**21]}), path, use_dictionary=False, compression="gzip")
+    lie(path, 100 * 2**20)
+    with pytest.raises(InvalidDataError, match=rf"more than {LIMIT:,} bytes .* SPHEREPAIR_LIMITS"):
+        read(path)
+    opened = open_data_file(find_files(path)[0])
+    with pytest.raises(InvalidDataError, match=rf"more than {LIMIT:,} bytes in one page"):
+        next(opened.batches(Needs(("a",), 1, mixed=True)))
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_values_of_a_list_are_counted_not_its_rows(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [[0.0] * 1_000_000]}), path)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(InvalidDataError, match=f"more than {LIMIT:,} bytes"):
+        read(path)
+
+
+def test_a_long_description_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_files, "FOOTER_BYTES", 1000)
+    pq.write_table(pa.table({f"column {n}": [0.0] for n in range(100)}), tmp_path / "rows.parquet")
+    with pytest.raises(InvalidDataError, match="more than 1,000 bytes that describe its columns"):
+        read(tmp_path / "rows.parquet")
