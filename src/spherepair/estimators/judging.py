@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from spherepair.clustering.answer_errors import (
@@ -44,18 +44,18 @@ from spherepair.constraints.pair_arrays import positions_among
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.job import FIT, Job, Stage, weigh_pairs
+from spherepair.estimators.reweighing import Look, Reweighing
 from spherepair.estimators.setting_search import rehearse
 from spherepair.estimators.trust import Rehearsal
 from spherepair.terms import SemiSupervisedObjective
 from spherepair.terms.row_terms import nearest_neighbors, term_rows
 from spherepair.training.batches import PairTensors
 from spherepair.training.hardware import torch_generator
-from spherepair.training.optimization import StoppingRule
 from spherepair.training.rows import map_rows
 
 logger = logging.getLogger(__name__)
 
-WEIGHED = Stage("weighed pairs")
+FURTHER, WEIGHED = Stage("further pretraining"), Stage("weighed pairs")
 #: Names of what a checkpoint of the first training holds for the second.
 PRETRAINED, SAME, N_CLUSTERS = "pretrained.", "same", "n_clusters"
 #: Neighbors of a row that are asked.
@@ -64,99 +64,8 @@ N_WITNESSES = 20
 LEAST_SHARE = 0.01
 #: The first training is looked at after one in so many of its epochs.
 LOOK = 5
-#: Epochs between two judgments while the network is trained again.
-JUDGED_EVERY = 2
-#: Share of what the neighbors said before in what they say now: one judgment alone wavers.
-MEMORY = 0.5
 #: Restarts and iterations of k-means for such a judgment.
 KMEANS_STARTS, KMEANS_ITERATIONS = 3, 20
-
-
-class Look(nn.Module):
-    """A look at the answers during the first training, which ends it where some are wrong.
-
-    A stopping rule as well; a module, so that checkpoints contain what it has found.
-
-    Parameters
-    ----------
-    rule : StoppingRule
-        When to stop otherwise.
-    epoch : int
-        When to look.
-    is_wrong : callable
-        Whether some answers are wrong, given embeddings of the rows that are asked, by an objective.
-    """
-
-    has_ended: Tensor
-
-    def __init__(
-        self, rule: StoppingRule, epoch: int, is_wrong: Callable[[SemiSupervisedObjective], bool]
-    ) -> None:
-        super().__init__()
-        self._rule, self._epoch, self._is_wrong = rule, epoch, is_wrong
-        self.watches = rule.watches
-        self.register_buffer("has_ended", torch.zeros((), dtype=torch.bool))
-
-    def forward(self, objective: SemiSupervisedObjective, epoch: int) -> None:
-        """Look, if it is time to."""
-        if epoch == self._epoch:
-            self.has_ended.fill_(self._is_wrong(objective))
-
-    def should_stop(self, values: Sequence[float]) -> bool:
-        """Whether answers are wrong, or the rule says so."""
-        return bool(self.has_ended) or self._rule.should_stop(values)
-
-
-class Reweighing(nn.Module):
-    """Judges the answers anew every few epochs; a module, so that checkpoints contain what it has found.
-
-    Parameters
-    ----------
-    judge : Judge
-    same : ndarray of shape (n_pairs,)
-        What the neighbors have said so far.
-    worth : ndarray of shape (n_pairs,)
-        What each answer is worth; overwritten.
-    max_epochs : int
-        Of the training; must-links that are less sure are trained on later.
-    memberships : callable
-        Probabilities of the clusters, (n, K), of embeddings (n, D) at an epoch.
-    weigh : callable
-        Lets an objective train on what the answers are worth now.
-    """
-
-    same: Tensor
-    worth: Tensor
-
-    def __init__(
-        self,
-        judge: Judge,
-        same: NDArray[np.float64],
-        worth: NDArray[np.float32],
-        *,
-        max_epochs: int,
-        memberships: Callable[[Tensor, int], NDArray[Any]],
-        weigh: Callable[[SemiSupervisedObjective], None],
-    ) -> None:
-        super().__init__()
-        self._judge, self._memberships, self._weigh = judge, memberships, weigh
-        self._max_epochs = max_epochs
-        self.register_buffer("same", torch.tensor(same))
-        self.register_buffer("worth", torch.from_numpy(worth))  # the same memory
-        self._is_resumed = True
-
-    def forward(self, objective: SemiSupervisedObjective, epoch: int) -> None:
-        """Judge, if it is time to."""
-        is_due = epoch > 0 and epoch % JUDGED_EVERY == 0
-        if is_due:
-            memberships = self._memberships(objective.embed(torch.from_numpy(self._judge.asked)), epoch)
-            found = torch.from_numpy(self._judge.same(memberships))
-            self.same.mul_(MEMORY).add_(found, alpha=1.0 - MEMORY)
-            worth = self._judge.worth(self.same.numpy(), epoch / self._max_epochs)
-            self.worth.copy_(torch.from_numpy(worth))
-        if is_due or self._is_resumed:
-            self._weigh(objective)
-        self._is_resumed = False
 
 
 class JudgingClusterer(DeepConstrainedClusterer):
@@ -215,6 +124,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
             super()._learn(job)
             self._keep(None, job.pairs)
             return
+        is_second = job.session.is_resumed(WEIGHED.name)
         pretrained = self._pretrained(job)
         judge = self._judge_of(job, pretrained)
         if job.session.take_finished(FIT.name):
@@ -226,9 +136,13 @@ class JudgingClusterer(DeepConstrainedClusterer):
             if not is_over and not self._are_wrong(judgment):
                 self._keep(judgment, job.pairs)
                 return
-            same = 0.5 * judgment.neighbors_same + 0.5 * self._judge_before(judge)
+            same = judgment.neighbors_same
             job.session.kept |= {SAME: torch.tensor(same), N_CLUSTERS: torch.tensor(self.n_clusters_)}
             job.network.load_state_dict(pretrained.state_dict())
+        if is_second:
+            job.session.take_finished(FURTHER.name)
+        else:
+            judge, same = self._begin_again(job, judge, same)
         judge = judge.starting_from(same, n_rows=job.rows.n_rows, n_clusters=self.n_clusters_)
         again = replace(job, worth=judge.worth(same, 0.0))
         self._train_weighed(again, judge, same)
@@ -236,6 +150,22 @@ class JudgingClusterer(DeepConstrainedClusterer):
         judgment = self._judge_fitted(judge)
         self._keep(judgment, job.pairs, worth=judgment.worth)
         logger.warning("%s", judgment.wrong)
+
+    def _begin_again(
+        self, job: Job, judge: Judge, same: NDArray[np.float64]
+    ) -> tuple[Judge, NDArray[np.float64]]:
+        """The judge of the second training, and what the neighbors say when it begins."""
+        if self._pretrain_further(job, FURTHER):
+            network = copy.deepcopy(job.network).eval()
+            job.session.kept |= {PRETRAINED + k: v for k, v in network.state_dict().items()}
+            judge = self._judge_of(job, network)
+        same = 0.5 * same + 0.5 * self._judge_before(judge)
+        job.session.kept[SAME] = torch.tensor(same)
+        return judge, same
+
+    def _pretrain_further(self, job: Job, stage: Stage) -> bool:
+        """Train the network more without pairs, if that pays where answers are judged; returns whether."""
+        return False
 
     def _kept_judgment(self, job: Job) -> NDArray[np.float64]:
         """What the first training has found, of an interrupted fit that was in its second."""
@@ -250,7 +180,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _pretrained(self, job: Job) -> Any:
         """A copy of the network before it saw pairs; where a fit resumes after that, from its checkpoint."""
         network = copy.deepcopy(job.network)
-        if any(job.session.is_resumed(stage.name) for stage in (FIT, WEIGHED)):
+        if any(job.session.is_resumed(stage.name) for stage in (FIT, FURTHER, WEIGHED)):
             job.session.restore(network, PRETRAINED)
         else:
             job.session.kept |= {PRETRAINED + k: v.clone() for k, v in network.state_dict().items()}

@@ -264,11 +264,16 @@ class SpherePair(EmbeddingClusterer):
         return self.pretraining is not None
 
     def _pretrain(self, job: Job) -> None:
-        method = self.pretraining
-        if isinstance(method, str) and method == "joint" and self._can_judge(job.pairs):
-            # Small tables on a CPU have less by default; but neighbors who judge have to be right.
-            method = JointPretraining(min_steps=Effort.pretraining_steps)
-        pretrain(job.network, job.rows, job.session, method=method)
+        pretrain(job.network, job.rows, job.session, method=self.pretraining)
+
+    def _pretrain_further(self, job: Job, stage: Stage) -> bool:
+        # Small tables on a CPU have less by default; but neighbors who judge have to be right.
+        done = choose_effort(job.rows.n_rows, job.session.hardware).pretraining_steps
+        n_steps = Effort.pretraining_steps - done
+        if self.pretraining != "joint" or n_steps <= 0:
+            return False
+        JointPretraining(min_steps=n_steps).run(job.network, job.rows, job.session, stage.name)
+        return True
 
     def _plan(self, job: Job, stage: Stage) -> Plan:
         objective = self._objective(job, stage)

@@ -165,9 +165,11 @@ def _add_chunk(found: PageSizes, stream: Any, chunk: Any) -> None:
 
 def _headers(stream: Any, chunk: Any) -> Iterator[dict[int, Any]]:
     """Headers of the pages of one column in one row group."""
-    place = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
-        place = min(place, chunk.dictionary_page_offset) if chunk.dictionary_page_offset > 0 else place
+    # Zero stands for no such page: the file begins with a mark.
+    offsets = [offset for offset in (chunk.data_page_offset, chunk.dictionary_page_offset) if offset]
+    if not offsets:
+        return
+    place = min(offsets)
     end = place + chunk.total_compressed_size
     while 0 <= place < end:
         header, length = _header_at(stream, place)

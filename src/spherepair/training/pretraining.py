@@ -131,20 +131,20 @@ class JointPretraining:
             if not (isinstance(value, Real) and 0 <= float(value) <= most):
                 raise _out_of_range(self, name, f"a number from 0 to {most:g}")
 
-    def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
+    def run(self, network: Autoencoder, rows: RowSource, session: Session, stage: str = JOINT_STAGE) -> None:
         """Train ``network`` in place."""
         epochs = self.n_epochs(rows, session)
         session.run_stage(
             Plan(
                 DenoisingObjective(network),
-                (self.batches(rows, session),),
+                (self.batches(rows, session, stage),),
                 Recipe(learning_rate=self.learning_rate, warm_up=round(self.warm_up * epochs)),
             ),
-            stage=JOINT_STAGE,
+            stage=stage,
             max_epochs=epochs,
         )
 
-    def batches(self, rows: RowSource, session: Session) -> Batches:
+    def batches(self, rows: RowSource, session: Session, stage: str = JOINT_STAGE) -> Batches:
         """The batches of an epoch."""
         return row_batches(
             rows,
@@ -152,7 +152,7 @@ class JointPretraining:
             min_steps=-(-self.n_steps(rows, session) // self.n_epochs(rows, session)),
             most_rows=MOST_ROWS,
             seed=session.seed,
-            stream=JOINT_STAGE,
+            stream=stage,
         )
 
     def step_rows(self, rows: RowSource, session: Session) -> int:
