@@ -23,6 +23,7 @@ JOINT = {
     "pretraining": JointPretraining(epochs=6, min_steps=1),
     "max_epochs": 8,
     "schedule": Schedule(min_steps=4),
+    "wrong_answers": None,
     "random_state": 0,
 }
 STACKED = JOINT | {"pretraining": StackedPretraining(layer_epochs=3, epochs=3)}

@@ -30,7 +30,8 @@ def overlapping(n_rows: int = 400, seed: int = 0) -> tuple[Any, Any]:
 @pytest.fixture(scope="module")
 def unsure(make: Any) -> SpherePair:
     X, y = overlapping()
-    return make(2, max_epochs=16).fit(X, constraints=Constraints.from_labels(y, 300, random_state=0))
+    model = make(2, max_epochs=16, wrong_answers=None)
+    return model.fit(X, constraints=Constraints.from_labels(y, 300, random_state=0))
 
 
 def test_confidence_of_new_rows_is_their_accuracy(unsure: SpherePair) -> None:

@@ -89,10 +89,10 @@ def test_a_given_share_is_believed(data: Any, right: Constraints) -> None:
     assert "weighed pairs" in {record["stage"] for record in model.history_}
 
 
-def test_small_tables_are_pretrained_in_full_where_answers_are_wrong(
+def test_small_tables_are_pretrained_further_where_answers_are_wrong(
     data: Any, noisy: Constraints, monkeypatch: Any, tmp_path: Any
 ) -> None:
-    # On a CPU a table of so few rows has 300 steps of 1,500 by default.
+    # On a CPU a table of so few rows has 300 steps by default.
     steps = []
     monkeypatch.setattr(JointPretraining, "n_steps", lambda self, *_: steps.append(self.min_steps) or 10)
     quick = FAST | {"pretraining": "joint", "max_epochs": 5}
@@ -102,7 +102,7 @@ def test_small_tables_are_pretrained_in_full_where_answers_are_wrong(
     assert set(steps) == {None}
     assert np.array_equal(model.embedding_, plain.embedding_)
     model.fit(data[0], constraints=noisy)
-    assert 1200 in steps
+    assert 900 in steps
     assert "further pretraining" in {record["stage"] for record in model.history_}
 
     def stop(state: Any) -> None:

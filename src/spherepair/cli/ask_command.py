@@ -309,7 +309,7 @@ def _model_of(
     elif preset is Preset.DEFAULT and device == "auto" and not any(given.values()):
         return None
     settings = {"embedding_dim": "auto", "device": device, "random_state": seed, "progress": False, **given}
-    return build_model("auto", preset, **settings)
+    return build_model("auto", preset, wrong_answers="none", **settings)
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def fit(
             hidden_dims=hidden_dims,
             pretraining=pretraining,
             max_epochs=max_epochs,
-            wrong_answers=options.share_or_auto(wrong_answers),
+            wrong_answers=wrong_answers,
             clustering=None if clustering is None else clustering.value,
             device=device,
             random_state=seed,
@@ -246,6 +246,7 @@ def build_model(
     embedding_dim: str,
     hidden_dims: str | None,
     pretraining: Pretraining | None,
+    wrong_answers: str | None = None,
     **settings: Any,
 ) -> SpherePair:
     """The estimator for the options of ``fit``; the preset decides what is not given."""
@@ -254,6 +255,8 @@ def build_model(
     given = {name: value for name, value in settings.items() if value is not None}
     if pretraining is not None:
         given["pretraining"] = None if pretraining is Pretraining.NONE else pretraining.value
+    if wrong_answers is not None:
+        given["wrong_answers"] = options.share_or_auto(wrong_answers)
     make = SpherePair.paper if preset is Preset.PAPER else SpherePair
     return make(count_or_auto(clusters, "--clusters"), **given)
 

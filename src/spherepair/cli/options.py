@@ -198,9 +198,9 @@ WrongAnswersOption = Annotated[
     str | None,
     typer.Option(
         "--wrong-answers",
-        metavar="auto|SHARE",
-        help="Expect wrong answers: estimate how many (auto) or say it; they count less.",
-        show_default="none are expected",
+        metavar="auto|SHARE|none",
+        help="How many answers are wrong, which then count less: estimated, a share, or none.",
+        show_default="auto; none with --preset paper",
     ),
 ]
 EpochsOption = Annotated[
@@ -292,21 +292,22 @@ def count_or_auto(text: str, option: str) -> int | str:
     )
 
 
-def share_or_auto(text: str | None, option: str = "--wrong-answers") -> float | str | None:
-    """Parse a share between 0 and 1, or "auto"; nothing stays nothing.
+def share_or_auto(text: str, option: str = "--wrong-answers") -> float | str | None:
+    """Parse a share between 0 and 1, "auto" or "none".
 
     Examples
     --------
-    >>> share_or_auto("0.1"), share_or_auto("auto"), share_or_auto(None)
+    >>> share_or_auto("0.1"), share_or_auto("auto"), share_or_auto("none")
     (0.1, 'auto', None)
     """
-    if text is None or text.strip().lower() == "auto":
-        return None if text is None else "auto"
+    name = text.strip().lower()
+    if name in ("auto", "none"):
+        return "auto" if name == "auto" else None
     with suppress(ValueError):
         if 0 < float(text) < 1:
             return float(text)
     raise typer.BadParameter(
-        f"must be 'auto' or a share such as 0.1, got {quoted(text)} instead.", param_hint=option
+        f"must be 'auto', 'none' or a share such as 0.1, got {quoted(text)} instead.", param_hint=option
     )
 
 

@@ -53,6 +53,8 @@ from spherepair.validation import (
 
 #: Dimensions of the embedding when the number of clusters is unknown: room for about 30 clusters.
 ROOMY_DIM = 32
+#: Steps of further pretraining where answers are wrong, in multiples of what a small table has by default.
+FURTHER_PRETRAINING = 3
 
 
 class SpherePair(EmbeddingClusterer):
@@ -92,10 +94,10 @@ class SpherePair(EmbeddingClusterer):
         When to stop before ``max_epochs``.
     schedule : Schedule, optional
         Steps and rows of an epoch, and averaging of weights; ``None`` is ``Schedule()``.
-    wrong_answers : "auto", float or None, default=None
+    wrong_answers : "auto", float or None, default="auto"
         How many answers are wrong: ``"auto"`` estimates it and trains on what each answer is worth, a
         number is the share, ``None`` takes all answers for right. Where none seem wrong, ``"auto"`` gives
-        what ``None`` does with 1,500 steps of pretraining.
+        what ``None`` does.
     encoder : TextEncoder, ImageEncoder, TableEncoder or torch.nn.Module, optional
         What turns your rows into numbers, fitted and saved with the model. Or a network of your own,
         (n, n_features) to (n, embedding_dim); copied, never changed.
@@ -183,7 +185,7 @@ class SpherePair(EmbeddingClusterer):
         learning_rate: float = 1e-3,
         stopping: str | StoppingRule = "settled",
         schedule: Schedule | None = None,
-        wrong_answers: float | str | None = None,
+        wrong_answers: float | str | None = "auto",
         encoder: Any = None,
         device: str | torch.device = "auto",
         precision: str = "auto",
@@ -267,11 +269,11 @@ class SpherePair(EmbeddingClusterer):
         pretrain(job.network, job.rows, job.session, method=self.pretraining)
 
     def _pretrain_further(self, job: Job, stage: Stage) -> bool:
-        # Small tables on a CPU have less by default; but neighbors who judge have to be right.
-        done = choose_effort(job.rows.n_rows, job.session.hardware).pretraining_steps
-        n_steps = Effort.pretraining_steps - done
-        if self.pretraining != "joint" or n_steps <= 0:
+        # Small tables on a CPU have little by default; but neighbors who judge have to be right.
+        effort = choose_effort(job.rows.n_rows, job.session.hardware)
+        if self.pretraining != "joint" or effort == Effort():
             return False
+        n_steps = FURTHER_PRETRAINING * effort.pretraining_steps
         JointPretraining(min_steps=n_steps).run(job.network, job.rows, job.session, stage.name)
         return True
 
