@@ -2,10 +2,11 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from spherepair.files import data_sets
+from spherepair.files import csv_files, data_sets
 
 
 @pytest.fixture
@@ -111,6 +112,22 @@ def test_one_parquet_file_is_read_in_batches(call, example, rows, tmp_path, monk
         assert pq.read_table(batches).equals(pq.read_table(whole))
     else:
         assert batches.read_bytes() == whole.read_bytes()
+
+
+def test_one_csv_file_is_read_in_batches(call, example, rows, tmp_path, monkeypatch):
+    table = pq.read_table(tmp_path / "all.parquet")
+    pa_csv.write_csv(table, tmp_path / "all.csv")
+    asked = ("predict", example.model, tmp_path / "all.csv", "--id", "name", "--out")
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr("pyarrow.csv.read_csv", None)  # would read the whole file
+    assert call(*asked, tmp_path / "labels.parquet").code == 0
+    found = pq.read_table(tmp_path / "labels.parquet")
+    whole = pq.read_table(tmp_path / "all.parquet")
+    assert found["name"].to_pylist() == whole["name"].to_pylist()
+    (tmp_path / "all.csv").write_text("name," + ",".join(f"f{place}" for place in range(5)) + "\n")
+    done = call(*asked, tmp_path / "none.csv")
+    assert (done.code, "has no rows" in done.err) == (2, True)
+    assert not (tmp_path / "none.csv").exists()
 
 
 def test_a_bad_row_in_a_later_batch_says_from_where_it_counts(call, example, rows, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.trust import UNKNOWN, RowAssessment, label_rows
 from spherepair.estimators.trust.explaining import default_names
-from spherepair.files.columns import PARQUET_SUFFIXES
+from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_sets import RowBatch, open_data_file
 from spherepair.files.data_tables import Table
 from spherepair.files.label_files import open_labels
@@ -187,16 +187,17 @@ class _FileReader:
     id_column: str | None
     drop: Sequence[str]
 
-    def open(self) -> tuple[Iterator[RowBatch], int, str | None]:
-        """Rows of the file batch by batch, how many there are, and the name of the IDs."""
-        is_parquet = self.data.is_file() and self.data.name.lower().endswith(PARQUET_SUFFIXES)
-        if is_parquet and not takes_raw_rows(self.model):
+    def open(self) -> tuple[Iterator[RowBatch], int | None, str | None]:
+        """Rows of the file batch by batch, how many there are if it says so, and the name of the IDs."""
+        has_batches = self.data.name.lower().endswith((*PARQUET_SUFFIXES, *CSV_SUFFIXES))
+        if has_batches and self.data.is_file() and not takes_raw_rows(self.model):
             needs = model_needs(self.model, self.id_column)
             try:
                 opened = open_data_file(find_files(self.data)[0])
                 opened.check(needs)
                 if not self.drop and needs.features is not None and self.id_column not in needs.features:
-                    return opened.batches(needs), sum(opened.group_sizes or ()), self.id_column
+                    total = None if opened.group_sizes is None else opened.count()
+                    return opened.batches(needs), total, self.id_column
             except InvalidDataError:
                 pass  # the reader of whole files says more about what is wrong
         table = read_rows_for(self.model, self.data, id_column=self.id_column, drop=self.drop)
@@ -209,8 +210,6 @@ def _predict_file(
     started, model = time.monotonic(), reader.model
     with terminal.spinner(f"reading {reader.data}"):
         batches, total, id_name = reader.open()
-    if total == 0:
-        raise InvalidDataError("the file has no rows; there is nothing to label.")
     sizes, n_rows, sure = np.zeros(model.n_clusters_, np.int64), 0, 0.0
     with (
         open_labels(out, id_name=id_name, escape=escape) as write,
@@ -224,6 +223,8 @@ def _predict_file(
             sizes += np.bincount(labels[labels >= 0], minlength=len(sizes))
             n_rows, sure = n_rows + len(labels), sure + float(found.confidence.sum(dtype=np.float64))
             bar.show("labeling", n_rows, total=total)
+        if n_rows == 0:
+            raise InvalidDataError("the file has no rows; there is nothing to label.")
     n_unknown = n_rows - int(sizes.sum())
     fields = {
         "labels": str(out),

@@ -20,7 +20,6 @@ from spherepair.errors import InvalidDataError
 from spherepair.estimators.trust.explaining import propose_names
 from spherepair.files.arrow_rows import widen
 from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file
-from spherepair.files.data_tables import read_rows
 from spherepair.files.places import find_files
 from spherepair.validation import require_finite
 
@@ -51,12 +50,7 @@ class Sample:
 
 def count_rows(source: Any) -> int:
     """Rows of a data set; files that do not say how many they have are read."""
-    return sum(_n_rows(open_data_file(file)) for file in find_files(source))
-
-
-def _n_rows(opened: DataFile) -> int:
-    sizes = opened.group_sizes
-    return read_rows(Path(opened.file.path)).n_rows if sizes is None else sum(sizes)
+    return sum(open_data_file(file).count() for file in find_files(source))
 
 
 def draw_sample(
@@ -81,7 +75,7 @@ def draw_sample(
     files = [open_data_file(file) for file in find_files(source)]
     for file in files:
         file.check(needs)
-    n_rows = sum(map(_n_rows, files))
+    n_rows = sum(file.count() for file in files)
     if n_rows < 2:
         raise InvalidDataError(f"the data set has {n_rows} rows; a fit needs more.")
     drawn = np.random.default_rng(seed).choice(n_rows, min(n_sample, n_rows), replace=False, shuffle=False)
