@@ -6,6 +6,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
+from spherepair import load
 from spherepair.files import csv_files, data_sets
 
 
@@ -166,5 +167,61 @@ def test_a_fit_on_a_data_set_trains_on_a_sample(call, example, rows, tmp_path):
     assert done.json["n_pairs"] == 3
     labels = ("--out", tmp_path / "labels", "--workers", "1", "--json")
     assert call("predict", tmp_path / "model", rows, *labels).json["n_rows"] == 120
-    refused = call("fit", rows, *asked, *short, "--labels-out", tmp_path / "l.csv")
-    assert "--labels-out does not go with a data set of many rows or files" in refused.err
+
+
+def sampled(call, rows, tmp_path, *options):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("left,right,link\nn0,n119,same\nn1,n50,different\nn2,n51,same\n")
+    asked = ("--constraints", pairs, "--id", "name", "--clusters", "3", "--pretraining", "none")
+    short = ("--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model", "--json")
+    return call("fit", rows, *asked, *short, "--sample-rows", "20", *options)
+
+
+def test_a_fit_on_a_data_set_labels_it(call, rows, tmp_path):
+    done = sampled(call, rows, tmp_path, "--labels-out", tmp_path / "labels", "--workers", "1")
+    assert done.code == 0, done.err
+    assert done.json["labels"] == str(tmp_path / "labels")
+    call("predict", tmp_path / "model", tmp_path / "all.parquet", "--out", tmp_path / "expected.npy")
+    np.testing.assert_array_equal(labels_in(tmp_path / "labels"), np.load(tmp_path / "expected.npy"))
+    refused = sampled(call, rows, tmp_path, "--labels-out", tmp_path / "l.csv")
+    assert "must be a folder" in refused.json["error"]["message"]
+    refused = sampled(call, rows, tmp_path, "--engine", "local")
+    assert "--engine is for --labels-out" in refused.json["error"]["message"]
+
+
+def test_a_fit_on_a_sample_goes_on_from_its_checkpoint(call, rows, tmp_path):
+    checkpoint = ("--checkpoint", tmp_path / "checkpoint")
+    first = sampled(call, rows, tmp_path, *checkpoint)
+    assert first.code == 0, first.err
+    labels = load(tmp_path / "model").predict(pq.read_table(tmp_path / "all.parquet").drop_columns(["name"]))
+    again = sampled(call, rows, tmp_path, *checkpoint)
+    assert again.json["cluster_sizes"] == first.json["cluster_sizes"]
+    found = load(tmp_path / "model").predict(pq.read_table(tmp_path / "all.parquet").drop_columns(["name"]))
+    np.testing.assert_array_equal(found, labels)
+
+
+@pytest.mark.parametrize("options", [(), ("--as", "category:color", "--drop", "f3,f4")])
+def test_words_of_a_data_set_are_encoded(call, rows, tmp_path, options):
+    for place, file in enumerate(sorted(rows.iterdir())):
+        table = pq.read_table(file)
+        color = np.array(["red", "green", "blue"])[(np.arange(40) + 40 * place) % 3]
+        pq.write_table(table.append_column("color", pa.array(color)), file)
+    done = sampled(call, rows, tmp_path, *options, "--labels-out", tmp_path / "labels", "--workers", "1")
+    assert done.code == 0, done.err
+    assert len(labels_in(tmp_path / "labels")) == 120
+    assert load(tmp_path / "model").encoder_.used_columns("category") == ["color"]
+    assert ("f3" in load(tmp_path / "model").encoder_.used_columns()) is not bool(options)
+
+
+def test_pictures_of_a_data_set_are_refused(call, rows, tmp_path):
+    refused = sampled(call, rows, tmp_path, "--images", "f1")
+    assert (refused.code, "pictures" in refused.json["error"]["message"]) == (2, True)
+
+
+def test_contradictions_between_rows_of_a_sample_are_named_by_id(call, rows, tmp_path):
+    pairs = tmp_path / "contradictory.csv"
+    pairs.write_text("left,right,link\nn7,n119,same\nn119,n50,same\nn7,n50,different\n")
+    options = ("--constraints", pairs, "--id", "name", "--on-conflict", "raise", "--out", tmp_path / "m")
+    done = call("fit", rows, *options, "--sample-rows", "20")
+    assert done.code == 3
+    assert "n119" in done.err

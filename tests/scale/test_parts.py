@@ -220,6 +220,19 @@ def test_a_damaged_part_is_named_and_the_others_stay(rows: Path, folder: Path, t
     assert sorted(stamps(tmp_path / "out")) == ["part-0.parquet", "part-1.parquet"]
 
 
+def test_other_numbers_in_a_page_are_noticed_where_the_file_has_checksums(
+    rows: Path, folder: Path, tmp_path: Path
+) -> None:
+    file = rows / "part-2.parquet"
+    plain = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(pq.read_table(file), file, **plain)
+    content, value = file.read_bytes(), pq.read_table(file)["b"].to_numpy()[30:31].tobytes()
+    assert content.count(value) == 1
+    file.write_bytes(content.replace(value, np.float32(7.0).tobytes()))
+    with pytest.raises(PartError, match=r"^part part-2.parquet of .*cannot be read as parquet .*CRC"):
+        label(rows, folder, tmp_path / "out")
+
+
 def test_a_file_that_is_no_parquet_is_named_at_once(rows: Path, folder: Path, tmp_path: Path) -> None:
     (rows / "part-1.parquet").write_text("words")
     with pytest.raises(InvalidDataError, match=r"part-1.parquet cannot be read as parquet"):

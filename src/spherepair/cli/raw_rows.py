@@ -11,12 +11,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+from scipy import sparse
+
 from spherepair.cli.terminal import Terminal, column_options
 from spherepair.encoders import TableEncoder, pack_encoder
 from spherepair.encoders.columns import is_mixed
 from spherepair.encoders.table import parse_kinds
 from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, quoted
 from spherepair.estimators.job import takes_raw_rows
+from spherepair.files.columns import text_array
+from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import (
     FILE_COLUMN,
     Table,
@@ -25,6 +30,8 @@ from spherepair.files.data_tables import (
     read_table,
     split_names,
 )
+from spherepair.files.places import find_files
+from spherepair.scale.sampling import Sample, draw_sample
 
 #: Kinds that are read as text, whatever the values look like.
 TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")
@@ -194,3 +201,53 @@ def find_pictures(table: Table, data: Path, names: Sequence[str]) -> Table:
             )
         X = X.set_column(X.column_names.index(name), name, pa.array(files, pa.string()))
     return replace(table, X=X)
+
+
+def read_sample(
+    data: str,
+    constraints: Path | None,
+    choice: ColumnChoice,
+    *,
+    id_column: str | None,
+    n_sample: int,
+    seed: int,
+) -> tuple[Sample, Table, TableEncoder | None]:
+    """Rows in pairs and others drawn at random of a data set, as a sample and as a table.
+
+    The encoder is not fitted yet, and given where columns hold more than numbers.
+    """
+    if "image" in choice.kinds.values():
+        raise InvalidParameterError(
+            "pictures of a data set of many rows or files cannot be read; encode them first, or give one "
+            "file without --sample-rows."
+        )
+    needs = Needs(
+        features=tuple(choice.kinds) if choice.only_named else None,
+        id_column=id_column,
+        drop=tuple(split_names(choice.drop, ())),
+        text=tuple(name for name, kind in choice.kinds.items() if kind in TEXT_KINDS),
+    )
+    is_mixed = bool(choice.kinds) or open_data_file(find_files(data)[0]).has_words(needs)
+    needs = replace(needs, mixed=is_mixed)
+    sample = draw_sample(data, constraints, needs=needs, n_sample=n_sample, seed=seed)
+    encoder = TableEncoder(choice.kinds or None, keep_empty=choice.keep_empty) if is_mixed else None
+    return sample, Table(sample.X, sample.ids if id_column is not None else None), encoder
+
+
+def joined_tables(table: Table, further: Table, *, n_known: int, path: Path) -> Table:
+    """The rows of the fit, followed by those of another file."""
+    if table.n_rows != n_known:
+        raise InvalidDataError(
+            f"{path} has {table.n_rows} rows, but the model was fitted on {n_known}; with --new it must hold "
+            "exactly these."
+        )
+    X: Any
+    if hasattr(table.X, "schema"):
+        import pyarrow as pa
+
+        X = pa.concat_tables([table.X, further.X], promote_options="permissive")
+    else:
+        parts = (table.X, further.X)
+        X = sparse.vstack(parts, format="csr") if sparse.issparse(table.X) else np.concatenate(parts)
+    ids = None if table.ids is None else [*table.ids.to_pylist(), *further.ids.to_pylist()]
+    return replace(table, X=X, ids=None if ids is None else text_array(ids), file=None)

@@ -97,6 +97,14 @@ class DataFile(ABC):
         return sum(self.group_sizes or ())
 
     @abstractmethod
+    def fields(self, needs: Needs) -> list[Any]:
+        """Arrow fields of the features, of which an array has none."""
+
+    def has_words(self, needs: Needs) -> bool:
+        """Whether some features are no numbers."""
+        return bool(_words(self.fields(needs)))
+
+    @abstractmethod
     def check(self, needs: Needs) -> Any:
         """Refuse a file that lacks a column or has it in another type; returns the type of the IDs."""
 
@@ -125,6 +133,9 @@ class _ParquetRows(DataFile):
             described = opened.metadata
             self.group_sizes = [described.row_group(k).num_rows for k in range(described.num_row_groups)]
 
+    def fields(self, needs: Needs) -> list[Any]:
+        return [self._schema.field(name) for name in self._wanted(needs) if name in self._schema.names]
+
     def check(self, needs: Needs) -> Any:
         names = self._schema.names
         if needs.id_column is not None and needs.id_column not in names:
@@ -136,8 +147,7 @@ class _ParquetRows(DataFile):
             raise self._fail(f"lacks {len(missing)} of the columns that are needed: {_listed(missing)}")
         if not wanted:
             raise self._fail(f"has no column left to be a feature; it has {_listed(names)}")
-        fields = [self._schema.field(name) for name in wanted]
-        _check_features(fields, needs, self._fail)
+        _check_features(self.fields(needs), needs, self._fail)
         return None if needs.id_column is None else self._schema.field(needs.id_column).type
 
     def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
@@ -176,7 +186,9 @@ class _ParquetRows(DataFile):
         import pyarrow.parquet as pq
 
         stream = self.file.filesystem.open_input_file(self.file.path)
-        return pq.ParquetFile(stream, buffer_size=READ_AHEAD, pre_buffer=False)
+        return pq.ParquetFile(
+            stream, buffer_size=READ_AHEAD, pre_buffer=False, page_checksum_verification=True
+        )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -203,11 +215,13 @@ class _CsvRows(DataFile):
         # As text: rows can be counted whatever stands in the column.
         return sum(len(batch) for batch in self._columns.batches([name], text=[name]))
 
+    def fields(self, needs: Needs) -> list[Any]:
+        return list(self._columns.schema(self._wanted(needs), text=needs.text))
+
     def check(self, needs: Needs) -> Any:
         import pyarrow as pa
 
-        wanted = self._wanted(needs)
-        _check_features(list(self._columns.schema(wanted, text=needs.text)), needs, self._fail)
+        _check_features(self.fields(needs), needs, self._fail)
         return None if needs.id_column is None else pa.string()
 
     def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
@@ -231,6 +245,9 @@ class _ArrayRows(DataFile):
         super().__init__(file)
         self.group_sizes = [read_table(Path(file.path)).n_rows]
 
+    def fields(self, needs: Needs) -> list[Any]:
+        return []
+
     def check(self, needs: Needs) -> Any:
         _check_number(self._read(needs).n_features, needs, self._fail)
         return None
@@ -248,14 +265,18 @@ def _check_features(fields: Sequence[Any], needs: Needs, fail: Callable[[str], I
     """Refuse columns that are no numbers where only these are features, and another number of features."""
     if needs.mixed:
         return
+    if words := _words(fields):
+        raise fail(f"has the column {words[0].name!r} of type {words[0].type}, but the features are numbers")
+    if all(hasattr(field.type, "list_size") or not is_vector(field.type) for field in fields):
+        _check_number(sum(getattr(field.type, "list_size", 1) for field in fields), needs, fail)
+
+
+def _words(fields: Sequence[Any]) -> list[Any]:
+    """Fields that are neither numbers nor vectors of numbers."""
     import pyarrow as pa
 
-    numbers = [field for field in fields if not is_vector(field.type)]
-    if text := not_numeric(pa.schema(numbers)):
-        kind = next(field.type for field in numbers if field.name == text[0])
-        raise fail(f"has the column {text[0]!r} of type {kind}, but the features are numbers")
-    if all(field in numbers or hasattr(field.type, "list_size") for field in fields):
-        _check_number(sum(getattr(field.type, "list_size", 1) for field in fields), needs, fail)
+    others = set(not_numeric(pa.schema(fields)))
+    return [field for field in fields if field.name in others and not is_vector(field.type)]
 
 
 def _check_number(n_features: int, needs: Needs, fail: Callable[[str], InvalidDataError]) -> None:

@@ -33,19 +33,22 @@ class Sample:
 
     Attributes
     ----------
-    X : ndarray of shape (n_sample, n_features)
+    X : ndarray of shape (n_sample, n_features), or Arrow table where columns are not all numbers
     names : list of str or None
-        Names of the features.
+        Names of the features of an array.
     pairs : Constraints
         Between rows of the sample.
     n_rows : int
         Rows of the whole data set.
+    ids : Arrow array of shape (n_sample,)
+        ID of each row, or its position in the data set where rows have none.
     """
 
-    X: NDArray[Any]
+    X: Any
     names: list[str] | None
     pairs: Constraints
     n_rows: int
+    ids: Any = None
 
 
 def count_rows(source: Any) -> int:
@@ -84,14 +87,14 @@ def draw_sample(
         if ids is not None:
             found = _gather(files, needs, np.sort(drawn), ids)
             pairs = Constraints.read(constraints, ids=found.ids, n_rows=len(found.X))
-            return Sample(found.X, found.names, pairs, n_rows)
+            return Sample(found.X, found.names, pairs, n_rows, found.ids)
     pairs = constraints if isinstance(constraints, Constraints) else _read(constraints, n_rows)
     pairs.validate(n_rows)
     positions = np.union1d(drawn, np.concatenate([pairs.left, pairs.right]))
     found = _gather(files, needs, positions, None)
     left, right = np.searchsorted(positions, pairs.left), np.searchsorted(positions, pairs.right)
     placed = replace(pairs, left=left, right=right, n_rows=len(positions))
-    return Sample(found.X, found.names, placed, n_rows)
+    return Sample(found.X, found.names, placed, n_rows, found.ids)
 
 
 def fit_sample(estimator: Any, sample: Sample, **options: Any) -> Any:
@@ -110,7 +113,7 @@ def _read(constraints: str | Path | None, n_rows: int) -> Constraints:
 
 @dataclass(frozen=True, eq=False)
 class _Gathered:
-    X: NDArray[Any]
+    X: Any
     names: list[str] | None
     ids: Any
 
@@ -119,30 +122,67 @@ def _gather(files: list[DataFile], needs: Needs, positions: NDArray[np.int64], i
     """Rows at these positions, in order, and those with one of these IDs."""
     import pyarrow as pa
 
-    X, names, n_found, found_ids = np.empty((0, 0)), None, 0, []
-    most = len(positions) + (0 if ids is None else len(ids))
+    most, found_ids = len(positions) + (0 if ids is None else len(ids)), []
+    rows: _Numbers | _Columns = _Columns() if needs.mixed else _Numbers(most)
+    n_found = 0
     for start, path, batch in _batches(files, needs):
-        values, names = _numbers(batch, path)
-        if not X.size:
-            X = np.empty((most, values.shape[1]), values.dtype)
-        first, stop = np.searchsorted(positions, [start, start + len(values)])
+        first, stop = np.searchsorted(positions, [start, start + len(batch.X)])
         chosen = positions[first:stop] - start
         if ids is not None:
             chosen = np.union1d(chosen, _with_ids(batch.ids, ids))
-            found_ids.append(batch.ids.take(pa.array(chosen)))
-        if values.shape[1] != X.shape[1] or n_found + len(chosen) > most:
-            raise InvalidDataError(_what_changed(path, values.shape[1], X.shape[1]))
-        X = X.astype(np.result_type(X, values), copy=False)
-        X[n_found : n_found + len(chosen)] = values[chosen]
         n_found += len(chosen)
-    joined = None if ids is None else pa.chunked_array([chunk for part in found_ids for chunk in part.chunks])
-    return _Gathered(X[:n_found], names, joined)
+        if n_found > most:
+            raise InvalidDataError(
+                f"{path} and the files before it have IDs that the pairs name more than once; IDs must be "
+                "unique."
+            )
+        rows.add(batch, chosen, path)
+        found_ids += (
+            pa.chunked_array([start + chosen]) if batch.ids is None else batch.ids.take(chosen)
+        ).chunks
+    joined = pa.chunked_array(found_ids)
+    X, names = rows.joined()
+    return _Gathered(X, names, joined)
 
 
-def _what_changed(path: str, n_features: int, expected: int) -> str:
-    if n_features != expected:
-        return f"{path} has {n_features} features, but the files before it have {expected}."
-    return f"{path} and the files before it have IDs that the pairs name more than once; IDs must be unique."
+class _Numbers:
+    """Rows of numbers in one array, made once."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._n_found = most, 0
+        self._X: NDArray[Any] = np.empty((0, 0))
+        self._names: list[str] | None = None
+
+    def add(self, batch: RowBatch, chosen: NDArray[np.int64], path: str) -> None:
+        values, self._names = _numbers(batch, path)
+        if not self._X.size:
+            self._X = np.empty((self._most, values.shape[1]), values.dtype)
+        if values.shape[1] != self._X.shape[1]:
+            raise InvalidDataError(
+                f"{path} has {values.shape[1]} features, but the files before it have {self._X.shape[1]}."
+            )
+        self._X = self._X.astype(np.result_type(self._X, values), copy=False)
+        stop = self._n_found + len(chosen)
+        self._X[self._n_found : stop] = values[chosen]
+        self._n_found = stop
+
+    def joined(self) -> tuple[Any, list[str] | None]:
+        return self._X[: self._n_found], self._names
+
+
+class _Columns:
+    """Rows of columns that hold anything, as one Arrow table."""
+
+    def __init__(self) -> None:
+        self._tables: list[Any] = []
+
+    def add(self, batch: RowBatch, chosen: NDArray[np.int64], path: str) -> None:
+        self._tables.append(batch.X.take(chosen))
+
+    def joined(self) -> tuple[Any, list[str] | None]:
+        import pyarrow as pa
+
+        return pa.concat_tables(self._tables, promote_options="permissive"), None
 
 
 def _batches(files: list[DataFile], needs: Needs) -> Iterator[tuple[int, str, RowBatch]]:
