@@ -6,7 +6,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from spherepair import load
+from spherepair import Constraints, load
 from spherepair.files import csv_files, data_sets
 
 
@@ -211,6 +211,27 @@ def test_words_of_a_data_set_are_encoded(call, rows, tmp_path, options):
     assert len(labels_in(tmp_path / "labels")) == 120
     assert load(tmp_path / "model").encoder_.used_columns("category") == ["color"]
     assert ("f3" in load(tmp_path / "model").encoder_.used_columns()) is not bool(options)
+
+
+def test_a_size_chosen_by_pairs_is_printed(call, example, rows, tmp_path):
+    pairs = Constraints.from_labels(example.y, n_pairs=120, random_state=0)
+    pairs.write(tmp_path / "many.csv")
+    asked = (
+        "--constraints",
+        tmp_path / "many.csv",
+        "--drop",
+        "name",
+        "--clusters",
+        "3",
+        "--sample-rows",
+        "auto",
+    )
+    short = ("--pretraining", "none", "--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model")
+    done = call("fit", rows, *asked, *short)
+    assert done.code == 0, done.err
+    assert "held-out pairs satisfied: " in done.err
+    assert "120 rows were chosen" in done.err
+    assert "--sample-rows" in call("fit", rows, *asked[:-1], "some", *short).err
 
 
 def test_pictures_of_a_data_set_are_refused(call, rows, tmp_path):

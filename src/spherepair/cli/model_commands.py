@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,11 +27,13 @@ from spherepair.cli.options import (
 from spherepair.cli.predict_command import carried_by, check_labels_out, label_data_set
 from spherepair.cli.raw_rows import (
     ColumnChoice,
+    SampleInputs,
     encode,
     joined_tables,
     read_raw,
     read_rows_for,
     read_sample,
+    trust_weights,
 )
 from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.constraints import Constraints
@@ -123,16 +124,10 @@ def fit(
         check_labels_out(labels_out, is_sampled, carried, [Path(data), constraints], out)
         how: dict[str, Any] = {"on_conflict": on_conflict, "checkpoint": checkpoint, "terminal": terminal}
         if is_sampled:
-            with terminal.spinner(f"reading {data}"):
-                n_sample = sample_rows or SAMPLE_ROWS
-                sample, raw, encoder = read_sample(
-                    data, constraints, choice, id_column=id_column, n_sample=n_sample, seed=seed
-                )
-            said = f"{sample.n_rows:,} rows, {len(sample.pairs):,} pairs; trained on {len(sample.X):,} rows"
-            terminal.note(f"{said}: those in pairs, and others drawn at random")
-            if encoder is not None:
-                sample = replace(sample, X=encode(raw, encoder, terminal).X)
-            took = _train(model, sample, encoder, raw.X, **how)
+            size = count_or_auto(sample_rows or str(SAMPLE_ROWS), "--sample-rows")
+            inputs = SampleInputs(data, constraints, choice, id_column, seed)
+            sample, raw, encoder = read_sample(inputs, size, model, terminal)
+            took = _train(model, sample, encoder, raw, **how)
             model.save(out, rows=False)
             terminal.wrote(out)
             if labels_out is not None:
@@ -183,8 +178,7 @@ def _train(
         raise conflicts.to_error(None if sample.ids is None else sample.ids.to_pylist())
     if checkpoint is not None and (checkpoint / CHECKPOINT_FILE).exists():
         terminal.note(f"continuing from {checkpoint}")
-    if encoder is not None and model.scaling == "auto":
-        model.set_params(scaling="none")  # the encoder has weighed the columns
+    trust_weights(model, encoder)
     with training_progress(model, terminal) as seconds:
         fit_sample(model, sample, on_conflict=on_conflict.value, checkpoint=checkpoint)
     took = seconds()

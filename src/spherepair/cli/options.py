@@ -107,12 +107,11 @@ KeepEmptyOption = Annotated[
     bool, typer.Option("--keep-empty", help="Keep empty texts and unreadable pictures as rows.")
 ]
 SampleOption = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--sample-rows",
-        metavar="N",
-        min=2,
-        help="Train on the rows in pairs and N others; the model is saved without rows.",
+        metavar="N|auto",
+        help="Train on the rows in pairs and N others, or as many as help; the model is saved without rows.",
         show_default="1,000,000 of a data set with more rows",
     ),
 ]

@@ -31,7 +31,7 @@ from spherepair.files.data_tables import (
     split_names,
 )
 from spherepair.files.places import find_files
-from spherepair.scale.sampling import Sample, draw_sample
+from spherepair.scale.sampling import SAMPLE_ROWS, Sample, choose_sample, draw_sample
 
 #: Kinds that are read as text, whatever the values look like.
 TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")
@@ -203,35 +203,65 @@ def find_pictures(table: Table, data: Path, names: Sequence[str]) -> Table:
     return replace(table, X=X)
 
 
-def read_sample(
-    data: str,
-    constraints: Path | None,
-    choice: ColumnChoice,
-    *,
-    id_column: str | None,
-    n_sample: int,
-    seed: int,
-) -> tuple[Sample, Table, TableEncoder | None]:
-    """Rows in pairs and others drawn at random of a data set, as a sample and as a table.
+def trust_weights(model: Any, encoder: TableEncoder | None) -> None:
+    """Leave encoded rows as they are, unless a scaling was asked for: the encoder has weighed the columns."""
+    if encoder is not None and model.scaling == "auto":
+        model.set_params(scaling="none")
 
-    The encoder is not fitted yet, and given where columns hold more than numbers.
-    """
-    if "image" in choice.kinds.values():
-        raise InvalidParameterError(
-            "pictures of a data set of many rows or files cannot be read; encode them first, or give one "
-            "file without --sample-rows."
+
+@dataclass(frozen=True)
+class SampleInputs:
+    """Where the rows and pairs of a fit on a sample come from."""
+
+    data: str
+    constraints: Path | None
+    choice: ColumnChoice
+    id_column: str | None
+    seed: int
+
+    def needs(self) -> Needs:
+        """What is read of every file."""
+        kinds = self.choice.kinds
+        if "image" in kinds.values():
+            raise InvalidParameterError(
+                "pictures of a data set of many rows or files cannot be read; encode them first, or give one "
+                "file without --sample-rows."
+            )
+        needs = Needs(
+            features=tuple(kinds) if self.choice.only_named else None,
+            id_column=self.id_column,
+            drop=tuple(split_names(self.choice.drop, ())),
+            text=tuple(name for name, kind in kinds.items() if kind in TEXT_KINDS),
         )
-    needs = Needs(
-        features=tuple(choice.kinds) if choice.only_named else None,
-        id_column=id_column,
-        drop=tuple(split_names(choice.drop, ())),
-        text=tuple(name for name, kind in choice.kinds.items() if kind in TEXT_KINDS),
-    )
-    is_mixed = bool(choice.kinds) or open_data_file(find_files(data)[0]).has_words(needs)
-    needs = replace(needs, mixed=is_mixed)
-    sample = draw_sample(data, constraints, needs=needs, n_sample=n_sample, seed=seed)
-    encoder = TableEncoder(choice.kinds or None, keep_empty=choice.keep_empty) if is_mixed else None
-    return sample, Table(sample.X, sample.ids if id_column is not None else None), encoder
+        return replace(needs, mixed=bool(kinds) or open_data_file(find_files(self.data)[0]).has_words(needs))
+
+
+def read_sample(
+    inputs: SampleInputs, size: int | str, model: Any, terminal: Terminal
+) -> tuple[Sample, Any, TableEncoder | None]:
+    """Rows in pairs and others drawn at random of a data set, encoded where they are more than numbers.
+
+    Returns the sample, its rows as they were read, and the encoder. With the size "auto" pairs choose it.
+    """
+    with terminal.spinner(f"reading {inputs.data}"):
+        n_sample, needs = SAMPLE_ROWS if isinstance(size, str) else size, inputs.needs()
+        sample = draw_sample(
+            inputs.data, inputs.constraints, needs=needs, n_sample=n_sample, seed=inputs.seed
+        )
+    raw, encoder = sample.X, None
+    if needs.mixed:
+        encoder = TableEncoder(inputs.choice.kinds or None, keep_empty=inputs.choice.keep_empty)
+        table = Table(raw, None if inputs.id_column is None else sample.ids)
+        sample = replace(sample, X=encode(table, encoder, terminal).X)
+        trust_weights(model, encoder)
+    if isinstance(size, str):
+        with terminal.spinner("choosing the size of the sample"):
+            chosen = choose_sample(model, sample, seed=inputs.seed)
+        sample, raw = chosen.sample, raw.take(chosen.kept) if needs.mixed else chosen.sample.X
+        terminal.note(chosen.sentence())
+    said = f"{sample.n_rows:,} rows, {len(sample.pairs):,} pairs; trained on {len(sample.X):,} rows"
+    terminal.note(f"{said}: those in pairs, and others drawn at random")
+    return sample, raw, encoder
 
 
 def joined_tables(table: Table, further: Table, *, n_known: int, path: Path) -> Table:

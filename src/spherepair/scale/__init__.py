@@ -6,10 +6,12 @@ there whole or not at all. A job that was killed goes on where it was: run it ag
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,6 @@ from spherepair.errors import InvalidDataError, InvalidParameterError, PartError
 from spherepair.estimators import load
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import file_lock
-from spherepair.files.data_sets import Needs
 from spherepair.files.places import OutputFolder, is_uri
 from spherepair.scale.engines import ENGINES, Task
 from spherepair.scale.labeling import (
@@ -35,13 +36,15 @@ from spherepair.scale.labeling import (
     do_part,
     model_digest,
     model_needs,
+    training_needs,
 )
 from spherepair.scale.parts import PART_ROWS, Estimate, Part, Progress, Summary, find_done, plan_parts
-from spherepair.scale.sampling import SAMPLE_ROWS, draw_sample, fit_sample
+from spherepair.scale.sampling import SAMPLE_ROWS, choose_sample, draw_sample, fit_sample
 
 __all__ = ["Estimate", "Progress", "Summary", "estimate", "fit", "predict", "predict_fn", "transform"]
 
 _LOCK = ".lock"
+_logger = logging.getLogger(__name__)
 
 
 def predict(
@@ -175,7 +178,7 @@ def fit(
     estimator: Any = None,
     id_column: str | None = None,
     drop: Sequence[str] = (),
-    sample_rows: int = SAMPLE_ROWS,
+    sample_rows: int | str = SAMPLE_ROWS,
     keep: str = "none",
     out: str | os.PathLike[str] | None = None,
     **carried: Any,
@@ -198,8 +201,9 @@ def fit(
     id_column : str, optional
     drop : sequence of str
         Columns that are no features.
-    sample_rows : int, default=1_000_000
-        Rows drawn at random.
+    sample_rows : int or "auto", default=1_000_000
+        Rows drawn at random. With "auto" as many as help: they grow until pairs that are held out are
+        satisfied no better; the choice is logged.
     keep : {"none", "labels", "all"}, default="none"
         What is written to ``out`` for all rows: nothing, labels, or labels and embedding.
     out : path or URI, optional
@@ -218,9 +222,19 @@ def fit(
             f"out={out!r} instead."
         )
     pairs = constraints if constraints is None or isinstance(constraints, Constraints) else Path(constraints)
-    needs = Needs(id_column=id_column, drop=tuple(drop))
-    sample = draw_sample(source, pairs, needs=needs, n_sample=sample_rows)
-    fitted = fit_sample(SpherePair() if estimator is None else clone(estimator), sample)
+    n_sample = SAMPLE_ROWS if sample_rows == "auto" else sample_rows
+    if not isinstance(n_sample, int) or n_sample < 2:
+        raise InvalidParameterError(
+            f"sample_rows must be a whole number of at least 2 or 'auto', got {sample_rows!r} instead."
+        )
+    fresh = SpherePair() if estimator is None else clone(estimator)
+    needs = replace(training_needs(fresh), id_column=id_column, drop=tuple(drop))
+    sample = draw_sample(source, pairs, needs=needs, n_sample=n_sample)
+    if sample_rows == "auto":
+        chosen = choose_sample(fresh, sample)
+        _logger.info(chosen.sentence())
+        sample = chosen.sample
+    fitted = fit_sample(fresh, sample)
     fitted.save(model, rows=False)
     if out is not None:
         predict(source, model=model, out=out, id_column=id_column, embedding=keep == "all", **carried)
