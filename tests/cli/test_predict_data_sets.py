@@ -246,3 +246,21 @@ def test_contradictions_between_rows_of_a_sample_are_named_by_id(call, rows, tmp
     done = call("fit", rows, *options, "--sample-rows", "20")
     assert done.code == 3
     assert "n119" in done.err
+
+
+def test_a_fit_on_an_empty_folder_is_one_sentence(call, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = call("fit", tmp_path / "empty", "--out", tmp_path / "model")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "neither" in done.err
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_of_very_many_rows_is_sampled(call, rows, tmp_path, monkeypatch, ending):
+    monkeypatch.setattr("spherepair.cli.raw_rows.SAMPLE_ROWS", 100)
+    monkeypatch.setattr("spherepair.cli.model_commands.SAMPLE_ROWS", 100)
+    pa_csv.write_csv(pq.read_table(tmp_path / "all.parquet"), tmp_path / "all.csv")
+    short = ("--pretraining", "none", "--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model")
+    done = call("fit", tmp_path / f"all.{ending}", "--drop", "name", "--clusters", "3", *short, "--json")
+    assert (done.json["n_rows"], done.json["n_rows_in_data"]) == (100, 120)

@@ -199,8 +199,23 @@ def test_ray_that_is_missing_or_old_is_said(
         label(one_file, folder, tmp_path / "out", engine="ray")
     old = type("Ray", (), {"__version__": "2.9.1"})
     monkeypatch.setitem(sys.modules, "ray", old)
-    with pytest.raises(MissingDependencyError, match=r"Ray 2.9.1 is too old; install 2.40 or newer"):
+    with pytest.raises(MissingDependencyError, match=r"Ray 2.9.1 is too old; install 2.60 or newer"):
         label(one_file, folder, tmp_path / "out", engine="ray")
+
+
+def test_a_cluster_of_another_version_is_said(
+    one_file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**options: Any) -> None:
+        raise RuntimeError(
+            "Version mismatch: The cluster was started with:\n    Ray: 2.41.0\n    Python: 3.11"
+        )
+
+    ray = SimpleNamespace(__version__="2.60.0", is_initialized=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(InvalidParameterError, match=r"^no Ray of this version answers at auto .*Ray: 2.41.0"):
+        label(one_file, folder, tmp_path / "out", engine="ray", address="auto")
+    assert outputs(tmp_path / "out") == {}
 
 
 def test_a_table_of_vectors_is_labeled(table: Any, tmp_path: Path, model: Any) -> None:

@@ -285,6 +285,27 @@ def test_bad_arguments(
         scale.predict(source, **({"model": folder, "out": tmp_path / "out"} | given))
 
 
+def test_an_empty_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidDataError, match=r"empty holds no data; a file of rows ends in .parquet"):
+        label(tmp_path / "empty", folder, tmp_path / "out")
+    with pytest.raises(InvalidDataError, match=r"empty holds no data"):
+        scale.fit(tmp_path / "empty", model=tmp_path / "model")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_other_features_is_refused_before_the_work_begins(
+    table: Any, folder: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "rows.npy", table.select(["a", "b"]).to_pandas().to_numpy())
+    with pytest.raises(InvalidDataError, match=r"rows.npy has 2 features, but the model was fitted on 3"):
+        label(tmp_path / "rows.npy", folder, tmp_path / "out", id_column=None)
+    pa_csv.write_csv(table.drop_columns(["b"]), tmp_path / "rows.csv")
+    with pytest.raises(InvalidDataError, match=r"rows.csv lacks 1 of the 3 columns .*'b'"):
+        label(tmp_path / "rows.csv", folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_data_set_without_rows_is_refused(rows: Path, folder: Path, tmp_path: Path) -> None:
     for file in rows.iterdir():
         rewrite(file, lambda t: t.slice(0, 0))

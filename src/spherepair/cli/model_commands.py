@@ -29,6 +29,7 @@ from spherepair.cli.raw_rows import (
     ColumnChoice,
     SampleInputs,
     encode,
+    is_large,
     joined_tables,
     read_raw,
     read_rows_for,
@@ -47,13 +48,11 @@ from spherepair.errors import (
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, detach_encoder, joined_labels, training_table
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_tables import Table, column_names
 from spherepair.files.label_files import write_labels
-from spherepair.files.places import is_many
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import MODEL_FILE
-from spherepair.scale.sampling import SAMPLE_ROWS, Sample, count_rows, fit_sample
+from spherepair.scale.sampling import SAMPLE_ROWS, Sample, fit_sample
 from spherepair.training.session import CHECKPOINT_FILE
 
 RefinedOption = Annotated[
@@ -119,7 +118,7 @@ def fit(
         if checkpoint is not None:
             check_checkpoint_folder(checkpoint, out)
         choice = ColumnChoice.of(text=text, images=images, as_=as_, drop=drop, keep_empty=keep_empty)
-        is_sampled = sample_rows is not None or _is_large(data)
+        is_sampled = sample_rows is not None or is_large(data)
         carried = {"--engine": engine, "--workers": workers, "--address": address}
         check_labels_out(labels_out, is_sampled, carried, [Path(data), constraints], out)
         how: dict[str, Any] = {"on_conflict": on_conflict, "checkpoint": checkpoint, "terminal": terminal}
@@ -146,21 +145,6 @@ def fit(
         said = f"model       {out}{', without rows' if is_sampled else ''}"
         lines = [*result_lines(model, sample.pairs, seconds=took), said]
         terminal.print_result(fields, lines)
-
-
-def _is_large(data: str) -> bool:
-    """Whether a model is trained on a sample: of a data set of many files, and of very many rows."""
-    if is_many(data):
-        return True
-    path = Path(data)
-    if not path.is_dir() and not path.name.lower().endswith((*PARQUET_SUFFIXES, *CSV_SUFFIXES)):
-        return False
-    if path.is_file() and path.stat().st_size < SAMPLE_ROWS and path.suffix.lower() != ".gz":
-        return False  # not even a byte for each row; a csv file has to be read to be counted
-    try:
-        return count_rows(path) > SAMPLE_ROWS or path.is_dir()
-    except InvalidDataError:
-        return False  # a folder of pictures, or a file that its reader will refuse
 
 
 def _train(

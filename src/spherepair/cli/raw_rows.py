@@ -20,18 +20,19 @@ from spherepair.encoders.columns import is_mixed
 from spherepair.encoders.table import parse_kinds
 from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, quoted
 from spherepair.estimators.job import takes_raw_rows
-from spherepair.files.columns import text_array
+from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, text_array
 from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import (
     FILE_COLUMN,
     Table,
     column_names,
     has_named_columns,
+    picture_files,
     read_table,
     split_names,
 )
-from spherepair.files.places import find_files
-from spherepair.scale.sampling import SAMPLE_ROWS, Sample, choose_sample, draw_sample
+from spherepair.files.places import DATA_SET_SUFFIXES, find_files, is_many
+from spherepair.scale.sampling import SAMPLE_ROWS, Sample, choose_sample, count_rows, draw_sample
 
 #: Kinds that are read as text, whatever the values look like.
 TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")
@@ -201,6 +202,37 @@ def find_pictures(table: Table, data: Path, names: Sequence[str]) -> Table:
             )
         X = X.set_column(X.column_names.index(name), name, pa.array(files, pa.string()))
     return replace(table, X=X)
+
+
+def is_large(data: str) -> bool:
+    """Whether a model is trained on a sample: of a data set of many files, and of very many rows."""
+    if is_many(data):
+        return True
+    path = Path(data)
+    if path.is_dir():
+        return _has_rows(path)
+    if not path.name.lower().endswith((*PARQUET_SUFFIXES, *CSV_SUFFIXES)):
+        return False
+    try:
+        if path.suffix.lower() in CSV_SUFFIXES and path.stat().st_size < SAMPLE_ROWS:
+            return False  # it would have to be read to be counted, and has not even a byte for each row
+        return count_rows(path) > SAMPLE_ROWS
+    except (InvalidDataError, OSError):
+        return False  # its reader will refuse it
+
+
+def _has_rows(folder: Path) -> bool:
+    """Whether a folder holds files of rows; if not, it must be one of pictures."""
+    try:
+        return bool(find_files(folder))
+    except InvalidDataError as no_rows:
+        try:
+            picture_files(folder)
+        except InvalidDataError:
+            raise InvalidDataError(
+                f"{folder} holds neither rows ({', '.join(DATA_SET_SUFFIXES)}) nor pictures."
+            ) from no_rows
+        return False
 
 
 def trust_weights(model: Any, encoder: TableEncoder | None) -> None:

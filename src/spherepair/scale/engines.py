@@ -18,7 +18,7 @@ from spherepair.errors import InvalidParameterError, MissingDependencyError, Par
 #: How often a part is begun again after the process that had it died.
 RETRIES = 3
 #: Oldest Ray that is known to work.
-OLDEST_RAY = (2, 40)
+OLDEST_RAY = (2, 60)
 #: Seconds to wait for a machine that does not answer.
 CONNECT_SECONDS = 5.0
 
