@@ -1,11 +1,14 @@
 """Data sets larger than memory: memory and time of predict and fit as the rows grow, processes and Ray.
 
-    python bench/scale.py --rows 1000000 10000000 --folder /tmp/scale        # 2.8 GB of rows, some minutes
-    python bench/scale.py --rows 100000 1000000 --only predict engines
+    python bench/scale.py                                             # 10⁵ and 10⁶ rows
+    python bench/scale.py --rows 1000000 10000000 --folder /tmp       # 2.8 GB of rows
+    python bench/scale.py --only engines faults --trials 10
     OMP_NUM_THREADS=1 python bench/scale.py --only core
 
-Every command runs in a process of its own with one thread; its memory is the peak that the system reports.
-CPU seconds hardly depend on what else runs on the machine, seconds do. Rows have 64 columns of float32.
+Every command runs in a process of its own with one thread; a figure is printed as soon as it is known.
+CPU seconds and memory are those of the command and of all processes below it, looked up ten times a second;
+CPU seconds hardly depend on what else runs on the machine, seconds do. "Without the start" is what the larger
+data set takes more than the smaller one, in CPU seconds. Rows have 64 columns of float32.
 """
 
 from __future__ import annotations
@@ -17,66 +20,137 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import scale_faults
 
-from spherepair import Constraints, SpherePair
-from spherepair.estimators.job import label_rows
+from spherepair import Constraints, SpherePair, load
+from spherepair.estimators.trust import label_rows
 from spherepair.files.data_sets import open_data_file
 from spherepair.files.places import find_files
 from spherepair.scale.labeling import model_needs
 
-N_FEATURES, N_CLUSTERS, GROUP_ROWS = 64, 10, 100_000
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+N_FEATURES, N_CLUSTERS, GROUP_ROWS, N_PAIRS = 64, 10, 20_000, 10_000
+SEARCHED = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": SEARCHED}
+SHORT = ("--hidden-dims", "64", "--device", "cpu", "--json")
 #: The same rows in memory: what a batch from a file is compared with.
 IN_MEMORY = """
 import sys, time, numpy as np, pyarrow.parquet as pq, spherepair
+from spherepair.estimators.trust import label_rows
 model = spherepair.load(sys.argv[1], device="cpu")
 X = np.ascontiguousarray(pq.read_table(sys.argv[2]).drop_columns(["id"]).to_pandas().to_numpy())
 del model.feature_names_in_
+label_rows(model, X[:1000], novelty=False)
 started = time.process_time()
 model.predict(X)
-print(time.process_time() - started)
+plain = time.process_time() - started
+label_rows(model, X, novelty=False)
+print(plain, time.process_time() - started - plain)
+"""
+#: Between the time when a fifth of the parts are done, and all workers are at work, and the end.
+IN_PARTS = """
+import json, os, sys, time
+import scale_faults
+from spherepair import scale
+seen = []
+def look(state):
+    if state.n_done in (state.n_parts // 5, state.n_parts):
+        cpu = sum(process.cpu for process in scale_faults.processes_below(os.getpid()))
+        seen.append((state.n_rows, time.monotonic(), cpu))
+if __name__ == "__main__":
+    model, rows, out, engine, workers = sys.argv[1:]
+    done = scale.predict(
+        rows, model=model, out=out, engine=engine, workers=int(workers), part_rows=20_000, progress=look
+    )
+    n_rows, seconds, cpu = (end - start for start, end in zip(*seen))
+    print(json.dumps({"seconds": done.seconds, "wall": n_rows / seconds, "cpu": n_rows / cpu}))
 """
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a process took."""
+def show(text: str) -> None:
+    print(text, flush=True)
 
-    seconds: float
-    cpu: float
-    mebibytes: float
-    said: str
+
+@dataclass
+class Cost:
+    """What a command and the processes below it took."""
+
+    seconds: float = 0.0
+    cpu: float = 0.0
+    mebibytes: float = 0.0
+    said: str = ""
+    _used: dict[int, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.seconds:7.1f} s {self.cpu:7.1f} CPU s {self.mebibytes:7.0f} MiB"
 
+    def watch(self, pid: int, is_over: threading.Event) -> None:
+        """Look up CPU seconds and memory until it is over."""
+        while not is_over.wait(0.1):
+            found = scale_faults.processes_below(pid)
+            self._used |= {process.pid: process.cpu for process in found}
+            # The system's own peak, of one process; not that of wait4, which has its parent's in it.
+            peak = max((process.peak for process in found), default=0)
+            self.mebibytes = max(self.mebibytes, peak / 2**20, sum(p.resident for p in found) / 2**20)
+        self.cpu = sum(self._used.values())
+
 
 def run(*words: object) -> Cost:
-    started = time.perf_counter()
+    cost, is_over, started = Cost(), threading.Event(), time.perf_counter()
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([str(part) for part in words], stdout=said, env=ENVIRONMENT)
+        process = subprocess.Popen([str(word) for word in words], stdout=said, env=ENVIRONMENT)
+        watcher = threading.Thread(target=cost.watch, args=(process.pid, is_over))
+        watcher.start()
         _, status, used = os.wait4(process.pid, 0)
+        cost.seconds = time.perf_counter() - started
+        is_over.set()
+        watcher.join()
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
-        text = said.read().decode()
+        cost.said = said.read().decode()
     if process.returncode:
-        raise SystemExit(f"{words} failed: {text}")
-    return Cost(time.perf_counter() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, text)
+        raise SystemExit(f"{words} failed: {cost.said}")
+    # The system knows more of what is over than looking ten times a second.
+    cost.cpu = max(cost.cpu, used.ru_utime + used.ru_stime)
+    return cost
 
 
 def command(*arguments: object) -> Cost:
     return run(sys.executable, "-m", "spherepair", *arguments)
 
 
+@dataclass(frozen=True)
+class Workshop:
+    """Files of rows, a model, and how large the samples of fits are."""
+
+    folder: Path
+    files: dict[int, Path]
+    model: Path
+    sample_rows: int
+    trials: int
+    rng: np.random.Generator
+
+    @property
+    def wide(self) -> Path:
+        """A model with the default network."""
+        return self.folder / "wide"
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return min(self.files), max(self.files)
+
+
 def write_rows(file: Path, n_rows: int, rng: np.random.Generator, centers: np.ndarray) -> None:
-    names = ["id", *(f"f{place:02d}" for place in range(N_FEATURES))]
+    """Rows around centers; the cluster of a row is its ID modulo their number."""
+    names = ["id", *(f"f{place}" for place in range(N_FEATURES))]
     writer = None
     for start in range(0, n_rows, GROUP_ROWS):
         ids = np.arange(start, min(start + GROUP_ROWS, n_rows))
@@ -89,105 +163,147 @@ def write_rows(file: Path, n_rows: int, rng: np.random.Generator, centers: np.nd
 
 def write_pairs(file: Path, n_rows: int, n_pairs: int, rng: np.random.Generator) -> None:
     ends = rng.integers(0, n_rows, (2, n_pairs))
-    ends[1] += ends[0] == ends[1]
+    ends[1] = (ends[1] + (ends[0] == ends[1])) % n_rows
     links = np.where(ends[0] % N_CLUSTERS == ends[1] % N_CLUSTERS, "must-link", "cannot-link")
-    pq.write_table(pa.table({"left": ends[0], "right": ends[1] % n_rows, "link": links}), file)
+    pq.write_table(pa.table({"left": ends[0], "right": ends[1], "link": links}), file)
 
 
 def fit(data: Path, pairs: Path, model: Path, *options: object) -> Cost:
-    short = ("--clusters", N_CLUSTERS, "--hidden-dims", "64", "--max-epochs", 3, "--device", "cpu", "--json")
-    return command("fit", data, "--constraints", pairs, "--id", "id", "--out", model, *short, *options)
+    words = ("--constraints", pairs, "--id", "id", "--clusters", N_CLUSTERS, "--out", model)
+    return command("fit", data, *words, *options)
 
 
-def compare_predict(model: Path, files: dict[int, Path], folder: Path) -> None:
-    print("predict, one parquet file, one thread")
+def measure_model(shop: Workshop) -> None:
+    show("models without rows")
+    for folder in (shop.model, shop.wide):
+        stored = sum(file.stat().st_size for file in folder.iterdir())
+        weights = load(folder, device="cpu").network_.state_dict().values()
+        n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in weights)
+        show(f"  {stored:>11,} bytes, {stored / n_bytes:.2f} times the {n_bytes:,} of the network")
+
+
+def measure_predict(shop: Workshop) -> None:
+    few, many = shop.sizes
+    for network, model in (("(64,)", shop.model), ("(500, 500, 2000)", shop.wide)):
+        show(f"predict, one parquet file, network {network}, one thread")
+        found = {}
+        for n_rows, file in shop.files.items():
+            out = shop.folder / "labels.parquet"
+            cost = found[n_rows] = command("predict", model, file, "--out", out, "--id", "id", "--quiet")
+            show(f"  {n_rows:>10,} rows {cost}  {n_rows / cost.seconds:10,.0f} rows/s, with the start")
+        memory = found[many].mebibytes / found[few].mebibytes
+        show(f"  memory of {many:,} rows: {memory:.2f} times that of {few:,}")
+        said = run(sys.executable, "-c", IN_MEMORY, model, shop.files[few]).said
+        plain, sure = (few / float(seconds) for seconds in said.split())
+        streamed = (many - few) / (found[many].cpu - found[few].cpu)
+        show(f"  rows a CPU s: {streamed:,.0f} from the file to a file, without the start, with confidence;")
+        show(f"    in memory {sure:,.0f} with confidence ({streamed / sure:.2f}), {plain:,.0f} labels alone")
+
+
+def measure_fit(shop: Workshop) -> None:
+    show(f"fit with {N_PAIRS:,} pairs, sample of {shop.sample_rows:,} rows, one thread")
     found = {}
-    for n_rows, file in files.items():
-        found[n_rows] = command("predict", model, file, "--out", folder / "l.parquet", "--id", "id")
-        print(f"  {n_rows:>10,} rows {found[n_rows]}  {n_rows / found[n_rows].cpu:10,.0f} rows a CPU s")
-    few, many = min(files), max(files)
-    memory = found[many].mebibytes / found[few].mebibytes
-    growth = (found[many].cpu - found[few].cpu) / (many - few)
-    in_memory = float(run(sys.executable, "-c", IN_MEMORY, model, files[few]).said) / few
-    print(f"  memory of {many:,} rows: {memory:.2f} times that of {few:,}")
-    print(f"  speed without the start: {in_memory / growth:.2f} of predict on the same rows in memory")
-
-
-def compare_fits(files: dict[int, Path], folder: Path, rng: np.random.Generator) -> None:
-    print("fit with 10,000 pairs, sample of up to 1,000,000 rows, one thread")
-    found = {}
-    for n_rows, file in files.items():
-        write_pairs(folder / "pairs.parquet", n_rows, 10_000, rng)
-        sample = ("--sample-rows", 1_000_000)
-        found[n_rows] = fit(file, folder / "pairs.parquet", folder / "fitted", *sample)
-        kept = json.loads(found[n_rows].said)["pairs_kept"]
-        print(f"  {n_rows:>10,} rows {found[n_rows]}  {100 * kept:.1f} % of the pairs kept")
-    few, many = found[min(files)], found[max(files)]
-    print(
-        f"  {max(files):,} rows: {many.cpu / few.cpu:.2f} times the CPU seconds of {min(files):,}, ", end=""
+    for n_rows, file in shop.files.items():
+        write_pairs(shop.folder / "pairs.parquet", n_rows, N_PAIRS, shop.rng)
+        given = (*SHORT, "--sample-rows", shop.sample_rows, "--max-epochs", 3)
+        found[n_rows] = fit(file, shop.folder / "pairs.parquet", shop.folder / "fitted", *given)
+        said = json.loads(found[n_rows].said)
+        show(f"  {n_rows:>10,} rows {found[n_rows]}")
+        trained = f"trained on {said['n_rows']:,} rows in {said['seconds']:.1f} s"
+        show(f"    {trained}, {100 * said['pairs_kept']:.1f} % of the pairs kept")
+    few, many = (found[size] for size in shop.sizes)
+    ratios = (many.cpu / few.cpu, many.seconds / few.seconds, many.mebibytes / few.mebibytes)
+    said = ", ".join(
+        f"{r:.2f} times the {what}" for r, what in zip(ratios, ("CPU s", "s", "MiB"), strict=True)
     )
-    print(f"{many.seconds / few.seconds:.2f} times the seconds")
+    show(f"  {shop.sizes[1]:,} rows: {said} of {shop.sizes[0]:,}")
 
 
-def compare_engines(model: Path, file: Path, folder: Path) -> None:
-    print("engines: seconds as the command says them, with its start")
-    for engine, workers in (("local", 1), ("local", 2), ("ray", 1), ("ray", 2)):
-        out = folder / "labels"
-        shutil.rmtree(out, ignore_errors=True)
-        given = ("--engine", engine, "--workers", workers, "--json")
-        said = json.loads(command("predict", model, file, "--out", out, *given).said)
-        print(f"  {engine:>6} {workers} {said['seconds']:7.1f} s {said['rows_per_second']:10,.0f} rows/s")
+def measure_engines(shop: Workshop) -> None:
+    """One process first and last: what lies between them is what the machine's other work does."""
+    many = shop.sizes[1]
+    show(
+        f"engines, network (500, 500, 2000), {many:,} rows in parts of 20,000; speeds are those after a fifth"
+    )
+    script = shop.folder / "in_parts.py"
+    script.write_text(IN_PARTS)
+    first: dict[str, float] = {}
+    for engine, workers in (("local", 1), ("local", 2), ("ray", 1), ("ray", 2), ("local", 1)):
+        shutil.rmtree(shop.folder / "labels", ignore_errors=True)
+        words = (shop.wide, shop.files[many], shop.folder / "labels", engine, workers)
+        cost = run(sys.executable, script, *words)
+        said = json.loads(cost.said)
+        first = first or said
+        load_now = os.getloadavg()[0]
+        show(f"  {engine:>6} {workers} job {said['seconds']:6.1f} s, command {cost}, load {load_now:.1f}")
+        show(
+            f"    {said['wall']:,.0f} rows/s ({said['wall'] / first['wall']:.2f} of one process), "
+            f"{said['cpu']:,.0f} rows a CPU s ({said['cpu'] / first['cpu']:.2f})"
+        )
 
 
-def measure_core(folder: Path, rng: np.random.Generator, n_rows: int = 40_000, n_features: int = 384) -> None:
+def measure_faults(shop: Workshop) -> None:
+    scale_faults.measure(shop.wide, shop.folder, shop.trials, N_FEATURES, show)
+
+
+def measure_core(shop: Workshop, n_rows: int = 40_000, n_features: int = 384) -> None:
     """Rows a CPU second of this process, with the default network, vectors in one column."""
-    X = rng.standard_normal((n_rows, n_features), dtype=np.float32)
+    X = shop.rng.standard_normal((n_rows, n_features), dtype=np.float32)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), n_features)
-    file = folder / "vectors.parquet"
+    file = shop.folder / "vectors.parquet"
     pq.write_table(pa.table({"v": vectors}), file, compression="none", use_dictionary=False)
     pairs = Constraints.from_labels(np.arange(2000) % N_CLUSTERS, n_pairs=300, random_state=0)
-    model = SpherePair(N_CLUSTERS, pretraining=None, max_epochs=1, random_state=0, device="cpu")
+    wide = {"hidden_dims": (500, 500, 2000), "pretraining": None, "max_epochs": 1}
+    model = SpherePair(N_CLUSTERS, **wide, random_state=0, device="cpu")
     model.fit(pa.table({"v": vectors.slice(0, 2000)}), constraints=pairs)
     opened, needs = open_data_file(find_files(file)[0]), model_needs(model)
-    started = time.process_time()
-    batches = list(opened.batches(needs))
-    read = time.process_time() - started
-    for batch in batches:
-        label_rows(model, batch.X)
-    both = time.process_time() - started
-    print(
-        f"one core, {n_features} features, {file.stat().st_size / n_rows:,.0f} bytes a row: rows a CPU second"
-    )
-    print(f"  read {n_rows / read:,.0f}, label {n_rows / (both - read):,.0f}, both {n_rows / both:,.0f}")
+    size = file.stat().st_size / n_rows
+    show(f"one core, {n_features} features, network (500, 500, 2000), {size:,.0f} bytes a row: rows a CPU s")
+    for _ in range(3):
+        started = time.process_time()
+        batches = list(opened.batches(needs))
+        read = time.process_time() - started
+        for batch in batches:
+            label_rows(model, batch.X, novelty=False)
+        both = time.process_time() - started
+        show(f"  read {n_rows / read:,.0f}, label {n_rows / (both - read):,.0f}, both {n_rows / both:,.0f}")
+
+
+PARTS: dict[str, Callable[[Workshop], None]] = {
+    "core": measure_core,
+    "model": measure_model,
+    "predict": measure_predict,
+    "fit": measure_fit,
+    "engines": measure_engines,
+    "faults": measure_faults,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs=2, default=[10**6, 10**7])
-    parser.add_argument("--only", nargs="+", default=["core", "predict", "fit", "engines"])
+    parser.add_argument("--rows", type=int, nargs=2, default=[10**5, 10**6])
+    parser.add_argument("--sample-rows", type=int, default=50_000, help="of every fit")
+    parser.add_argument("--trials", type=int, default=10, help="of every fault")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--folder", type=Path, default=None)
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(dir=options.folder))
-    rng = np.random.default_rng(0)
-    centers = rng.normal(size=(N_CLUSTERS, N_FEATURES)).astype(np.float32)
+    folder, rng = Path(tempfile.mkdtemp(dir=options.folder)), np.random.default_rng(0)
+    files = {n_rows: folder / f"rows-{n_rows}.parquet" for n_rows in sorted(options.rows)}
+    shop = Workshop(folder, files, folder / "model", options.sample_rows, options.trials, rng)
     try:
-        if "core" in options.only:
-            measure_core(folder, rng)
-        if options.only == ["core"]:
-            return
-        files = {n_rows: folder / f"rows-{n_rows}.parquet" for n_rows in options.rows}
-        for n_rows, file in files.items():
-            write_rows(file, n_rows, rng, centers)
-        model, few = folder / "model", min(files)
-        write_pairs(folder / "pairs.parquet", few, 2000, rng)
-        fit(files[few], folder / "pairs.parquet", model, "--sample-rows", 20_000, "--pretraining", "none")
-        print(f"model without rows: {sum(f.stat().st_size for f in model.iterdir()):,} bytes")
-        if "predict" in options.only:
-            compare_predict(model, files, folder)
-        if "fit" in options.only:
-            compare_fits(files, folder, rng)
-        if "engines" in options.only:
-            compare_engines(model, files[few], folder)
+        show(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        if options.only != ["core"]:
+            centers = rng.normal(size=(N_CLUSTERS, N_FEATURES)).astype(np.float32)
+            for n_rows, file in files.items():
+                write_rows(file, n_rows, rng, centers)
+            write_pairs(folder / "pairs.parquet", min(files), 2000, rng)
+            first = ("--sample-rows", 5000, "--pretraining", "none", "--max-epochs", 3)
+            fit(files[min(files)], folder / "pairs.parquet", shop.model, *first, *SHORT)
+            wide = ("--hidden-dims", "500,500,2000", "--device", "cpu", "--json")
+            fit(files[min(files)], folder / "pairs.parquet", shop.wide, *first, *wide)
+        for name in options.only:
+            PARTS[name](shop)
+        show(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

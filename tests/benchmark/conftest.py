@@ -10,7 +10,7 @@ import pytest
 
 from spherepair.benchmark import GridProgress, read_experiment, run_grid, runner
 from spherepair.benchmark.measure import Measured
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.benchmark.runs import expand
 
 TINY = """

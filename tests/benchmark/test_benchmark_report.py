@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from spherepair.benchmark import read_experiment, write_report
 from spherepair.benchmark.benchmark_report import to_html, to_markdown
 from spherepair.benchmark.paper_comparison import Command, Entry, Heading, Paragraph, Picture, Table
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 
 
 def test_report_shows_differences_gaps_and_failures(folder):

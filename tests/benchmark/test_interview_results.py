@@ -8,7 +8,7 @@ import pytest
 from spherepair.benchmark import read_experiment, write_report
 from spherepair.benchmark.interview_results import complete_datasets, done_datasets, interview_figure
 from spherepair.benchmark.paper_comparison import summarize
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.benchmark.runs import expand
 
 TWO = """

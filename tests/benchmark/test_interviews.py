@@ -10,7 +10,7 @@ import pytest
 from spherepair.asking import STRATEGIES, Answer, ChoiceQuestion, GroupQuestion, PairQuestion
 from spherepair.benchmark import read_experiment, run_grid, runs, write_report
 from spherepair.benchmark.interviews import SimulatedPerson, answers_to_all_classes
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.benchmark.runs import InterviewChoice, PairChoice, RunSpec, expand, select
 from spherepair.errors import InvalidParameterError
 

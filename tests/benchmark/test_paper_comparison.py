@@ -13,7 +13,7 @@ from spherepair.benchmark.paper_comparison import (
     summarize,
 )
 from spherepair.benchmark.result_tables import score_table
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 
 
 def test_paper_has_all_its_tables():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spherepair.benchmark import read_experiment, write_report
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.benchmark.runs import expand
 
 

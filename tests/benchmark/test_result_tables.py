@@ -7,7 +7,7 @@ import pytest
 from spherepair.benchmark import read_experiment, write_report
 from spherepair.benchmark.paper_comparison import Cell
 from spherepair.benchmark.result_tables import difference_entry, score_entry
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.benchmark.runs import expand
 
 

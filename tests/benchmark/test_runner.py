@@ -11,7 +11,8 @@ import pytest
 
 from spherepair.benchmark import read_experiment, run_grid, runner
 from spherepair.benchmark.measure import Measured
-from spherepair.benchmark.runner import ResultsFolder, current_commit, describe_environment
+from spherepair.benchmark.results_folder import ResultsFolder
+from spherepair.benchmark.runner import current_commit, describe_environment
 from spherepair.benchmark.runs import PROTOCOL, expand
 from spherepair.errors import InvalidDataError, InvalidParameterError
 

@@ -39,6 +39,45 @@ def test_part_of_a_grid_leaves_the_rest_missing(call, tmp_path):
     assert "*missing*" in (tmp_path / "docs" / "report.md").read_text()
 
 
+def test_an_engine_does_the_runs(call, tmp_path):
+    part = ("--method", "SpherePair (no pretraining)", "--seed", 1)
+    alone = call("bench", "run", "toy", "-o", tmp_path / "alone", *part, "--json")
+    options = ("--engine", "local", "--workers", 2)
+    done = call("bench", "run", "toy", "-o", tmp_path / "out", *part, *options, "--json")
+    counts = ("n_runs", "n_done", "n_skipped", "failures")
+    assert {name: done.json[name] for name in counts} == {name: alone.json[name] for name in counts}
+    assert done.json["n_done"] == 2
+
+    def scores(out):
+        lines = (out / "results.jsonl").read_text().splitlines()
+        return {record["key"]: record["scores"] for record in map(json.loads, lines)}
+
+    assert scores(tmp_path / "out") == scores(tmp_path / "alone")
+    again = call("bench", "run", "toy", "-o", tmp_path / "out", *part, *options[:2], "--workers", 1, "--json")
+    assert (again.json["n_done"], again.json["n_skipped"]) == (0, 2)
+
+
+def test_failures_of_an_engine_are_told(call, tmp_path, monkeypatch):
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("spherepair.benchmark.runner.measure_run", fail)
+    done = call("bench", "run", "toy", "--out", tmp_path, "--seed", 1, "--engine", "local", "--workers", 1)
+    assert done.code == 1
+    assert "6 runs: 6 failed." in done.out
+
+
+def test_engines_that_cannot_be_had_are_one_sentence(call, tmp_path):
+    for options, message in (
+        (("--address", "auto"), "--address is for --engine"),
+        (("--engine", "local", "--address", "auto"), "an address is for engine='ray'"),
+        (("--engine", "ray", "--address", "127.0.0.1:1"), "no Ray answers at 127.0.0.1:1"),
+    ):
+        done = call("bench", "run", "toy", "--out", tmp_path / "out", *options)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert message in done.err
+
+
 def test_failed_runs_are_exit_1_with_their_reasons(call, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")

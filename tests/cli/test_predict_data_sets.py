@@ -2,10 +2,12 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from spherepair.files import data_sets
+from spherepair import Constraints, load
+from spherepair.files import csv_files, data_sets
 
 
 @pytest.fixture
@@ -113,6 +115,22 @@ def test_one_parquet_file_is_read_in_batches(call, example, rows, tmp_path, monk
         assert batches.read_bytes() == whole.read_bytes()
 
 
+def test_one_csv_file_is_read_in_batches(call, example, rows, tmp_path, monkeypatch):
+    table = pq.read_table(tmp_path / "all.parquet")
+    pa_csv.write_csv(table, tmp_path / "all.csv")
+    asked = ("predict", example.model, tmp_path / "all.csv", "--id", "name", "--out")
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr("pyarrow.csv.read_csv", None)  # would read the whole file
+    assert call(*asked, tmp_path / "labels.parquet").code == 0
+    found = pq.read_table(tmp_path / "labels.parquet")
+    whole = pq.read_table(tmp_path / "all.parquet")
+    assert found["name"].to_pylist() == whole["name"].to_pylist()
+    (tmp_path / "all.csv").write_text("name," + ",".join(f"f{place}" for place in range(5)) + "\n")
+    done = call(*asked, tmp_path / "none.csv")
+    assert (done.code, "has no rows" in done.err) == (2, True)
+    assert not (tmp_path / "none.csv").exists()
+
+
 def test_a_bad_row_in_a_later_batch_says_from_where_it_counts(call, example, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(data_sets, "BATCH_ROWS", 25)
     monkeypatch.setattr(data_sets, "FEWEST_ROWS", 1)
@@ -149,5 +167,100 @@ def test_a_fit_on_a_data_set_trains_on_a_sample(call, example, rows, tmp_path):
     assert done.json["n_pairs"] == 3
     labels = ("--out", tmp_path / "labels", "--workers", "1", "--json")
     assert call("predict", tmp_path / "model", rows, *labels).json["n_rows"] == 120
-    refused = call("fit", rows, *asked, *short, "--labels-out", tmp_path / "l.csv")
-    assert "--labels-out does not go with a data set of many rows or files" in refused.err
+
+
+def sampled(call, rows, tmp_path, *options):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("left,right,link\nn0,n119,same\nn1,n50,different\nn2,n51,same\n")
+    asked = ("--constraints", pairs, "--id", "name", "--clusters", "3", "--pretraining", "none")
+    short = ("--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model", "--json")
+    return call("fit", rows, *asked, *short, "--sample-rows", "20", *options)
+
+
+def test_a_fit_on_a_data_set_labels_it(call, rows, tmp_path):
+    done = sampled(call, rows, tmp_path, "--labels-out", tmp_path / "labels", "--workers", "1")
+    assert done.code == 0, done.err
+    assert done.json["labels"] == str(tmp_path / "labels")
+    call("predict", tmp_path / "model", tmp_path / "all.parquet", "--out", tmp_path / "expected.npy")
+    np.testing.assert_array_equal(labels_in(tmp_path / "labels"), np.load(tmp_path / "expected.npy"))
+    refused = sampled(call, rows, tmp_path, "--labels-out", tmp_path / "l.csv")
+    assert "must be a folder" in refused.json["error"]["message"]
+    refused = sampled(call, rows, tmp_path, "--engine", "local")
+    assert "--engine is for --labels-out" in refused.json["error"]["message"]
+
+
+def test_a_fit_on_a_sample_goes_on_from_its_checkpoint(call, rows, tmp_path):
+    checkpoint = ("--checkpoint", tmp_path / "checkpoint")
+    first = sampled(call, rows, tmp_path, *checkpoint)
+    assert first.code == 0, first.err
+    labels = load(tmp_path / "model").predict(pq.read_table(tmp_path / "all.parquet").drop_columns(["name"]))
+    again = sampled(call, rows, tmp_path, *checkpoint)
+    assert again.json["cluster_sizes"] == first.json["cluster_sizes"]
+    found = load(tmp_path / "model").predict(pq.read_table(tmp_path / "all.parquet").drop_columns(["name"]))
+    np.testing.assert_array_equal(found, labels)
+
+
+@pytest.mark.parametrize("options", [(), ("--as", "category:color", "--drop", "f3,f4")])
+def test_words_of_a_data_set_are_encoded(call, rows, tmp_path, options):
+    for place, file in enumerate(sorted(rows.iterdir())):
+        table = pq.read_table(file)
+        color = np.array(["red", "green", "blue"])[(np.arange(40) + 40 * place) % 3]
+        pq.write_table(table.append_column("color", pa.array(color)), file)
+    done = sampled(call, rows, tmp_path, *options, "--labels-out", tmp_path / "labels", "--workers", "1")
+    assert done.code == 0, done.err
+    assert len(labels_in(tmp_path / "labels")) == 120
+    assert load(tmp_path / "model").encoder_.used_columns("category") == ["color"]
+    assert ("f3" in load(tmp_path / "model").encoder_.used_columns()) is not bool(options)
+
+
+def test_a_size_chosen_by_pairs_is_printed(call, example, rows, tmp_path):
+    pairs = Constraints.from_labels(example.y, n_pairs=120, random_state=0)
+    pairs.write(tmp_path / "many.csv")
+    asked = (
+        "--constraints",
+        tmp_path / "many.csv",
+        "--drop",
+        "name",
+        "--clusters",
+        "3",
+        "--sample-rows",
+        "auto",
+    )
+    short = ("--pretraining", "none", "--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model")
+    done = call("fit", rows, *asked, *short)
+    assert done.code == 0, done.err
+    assert "held-out pairs satisfied: " in done.err
+    assert "120 rows were chosen" in done.err
+    assert "--sample-rows" in call("fit", rows, *asked[:-1], "some", *short).err
+
+
+def test_pictures_of_a_data_set_are_refused(call, rows, tmp_path):
+    refused = sampled(call, rows, tmp_path, "--images", "f1")
+    assert (refused.code, "pictures" in refused.json["error"]["message"]) == (2, True)
+
+
+def test_contradictions_between_rows_of_a_sample_are_named_by_id(call, rows, tmp_path):
+    pairs = tmp_path / "contradictory.csv"
+    pairs.write_text("left,right,link\nn7,n119,same\nn119,n50,same\nn7,n50,different\n")
+    options = ("--constraints", pairs, "--id", "name", "--on-conflict", "raise", "--out", tmp_path / "m")
+    done = call("fit", rows, *options, "--sample-rows", "20")
+    assert done.code == 3
+    assert "n119" in done.err
+
+
+def test_a_fit_on_an_empty_folder_is_one_sentence(call, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = call("fit", tmp_path / "empty", "--out", tmp_path / "model")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "neither" in done.err
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_of_very_many_rows_is_sampled(call, rows, tmp_path, monkeypatch, ending):
+    monkeypatch.setattr("spherepair.cli.raw_rows.SAMPLE_ROWS", 100)
+    monkeypatch.setattr("spherepair.cli.model_commands.SAMPLE_ROWS", 100)
+    pa_csv.write_csv(pq.read_table(tmp_path / "all.parquet"), tmp_path / "all.csv")
+    short = ("--pretraining", "none", "--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model")
+    done = call("fit", tmp_path / f"all.{ending}", "--drop", "name", "--clusters", "3", *short, "--json")
+    assert (done.json["n_rows"], done.json["n_rows_in_data"]) == (100, 120)

@@ -33,7 +33,7 @@ from spherepair.asking.record import (
     fingerprint_rows,
     read_project,
 )
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.encoders import ImageEncoder, TableEncoder, TextEncoder
 from spherepair.estimators.trust import label_rows
 from spherepair.files.data_tables import read_rows, read_table

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spherepair import scale
+from spherepair.benchmark import read_experiment, run_grid
 from spherepair.errors import InvalidParameterError, MissingDependencyError, PartError
 from spherepair.scale import engines
 
@@ -62,7 +63,7 @@ class Fragile:
     is_killed: bool
 
 
-def _do_fragile(work: Any, part: Fragile) -> Any:
+def _do_fragile(part: Fragile) -> Any:
     begun = part.folder / f"{part.output}.begun"
     if part.is_killed and not begun.exists():
         begun.touch()
@@ -72,17 +73,15 @@ def _do_fragile(work: Any, part: Fragile) -> Any:
     return SimpleNamespace(part=part)  # workers need not load torch
 
 
-def test_parts_of_killed_processes_are_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_parts_of_killed_processes_are_done_again(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
     here = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(here)
     request.addfinalizer(lambda: cloudpickle.unregister_pickle_by_value(here))
-    monkeypatch.setattr(engines, "do_part", _do_fragile)
     killed = np.random.default_rng(0).permutation(20)[:3]
     parts: Any = [Fragile(f"{place:02d}", tmp_path, place in killed) for place in range(20)]
-    found = [outcome.part.output for outcome in engines.run_local(None, parts, 2, None)]  # type: ignore[arg-type]
+    task = engines.Task(_do_fragile)
+    found = [outcome.part.output for outcome in engines.run_local(task, parts, 2, None)]
     assert sorted(found) == [part.output for part in parts]
     assert len(list(tmp_path.glob("*.begun"))) == 3
 
@@ -128,7 +127,7 @@ def ray_workers() -> list[int]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            if (process / "cmdline").read_bytes().startswith((b"ray::do_part", b"ray::IDLE")):
+            if (process / "cmdline").read_bytes().startswith((b"ray::_do", b"ray::IDLE")):
                 named.append(int(process.name))
         except OSError:
             continue
@@ -163,6 +162,16 @@ def test_ray_gives_the_same_files_though_a_worker_is_killed(
     assert outputs(tmp_path / "out") == expected
 
 
+@pytest.mark.ray
+def test_runs_of_a_benchmark_are_tasks_of_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    asked: dict[str, Any] = {"methods": ("SpherePair (no pretraining)",), "seeds": (1,)}
+    done = run_grid(read_experiment("toy"), tmp_path, **asked, carry=engines.carrier("ray", workers=1))
+    assert (done.n_runs, done.n_done, done.failures) == (2, 2, ())
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
@@ -190,8 +199,23 @@ def test_ray_that_is_missing_or_old_is_said(
         label(one_file, folder, tmp_path / "out", engine="ray")
     old = type("Ray", (), {"__version__": "2.9.1"})
     monkeypatch.setitem(sys.modules, "ray", old)
-    with pytest.raises(MissingDependencyError, match=r"Ray 2.9.1 is too old; install 2.40 or newer"):
+    with pytest.raises(MissingDependencyError, match=r"Ray 2.9.1 is too old; install 2.60 or newer"):
         label(one_file, folder, tmp_path / "out", engine="ray")
+
+
+def test_a_cluster_of_another_version_is_said(
+    one_file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**options: Any) -> None:
+        raise RuntimeError(
+            "Version mismatch: The cluster was started with:\n    Ray: 2.41.0\n    Python: 3.11"
+        )
+
+    ray = SimpleNamespace(__version__="2.60.0", is_initialized=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(InvalidParameterError, match=r"^no Ray of this version answers at auto .*Ray: 2.41.0"):
+        label(one_file, folder, tmp_path / "out", engine="ray", address="auto")
+    assert outputs(tmp_path / "out") == {}
 
 
 def test_a_table_of_vectors_is_labeled(table: Any, tmp_path: Path, model: Any) -> None:

@@ -1,5 +1,6 @@
 """A fit on a data set of any size: the rows in pairs and a sample are all that is read into memory."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from spherepair.errors import (
     MissingRowsError,
 )
 from spherepair.files.data_sets import Needs
-from spherepair.scale.sampling import count_rows, draw_sample
+from spherepair.scale.sampling import Sample, choose_sample, count_rows, draw_sample
 
 NEEDS = Needs(id_column="id", drop=("y",))
 
@@ -115,3 +116,66 @@ def test_bad_input(rows: Path, table: Any, pairs: Path, tmp_path: Path) -> None:
         draw_sample(rows, None, needs=NEEDS, n_sample=1)
     with pytest.raises(InvalidParameterError, match="keep must be 'none'"):
         scale.fit(rows, model=tmp_path / "model", keep="labels")
+
+
+class Learner:
+    """Satisfies more pairs the more rows it sees, up to 80."""
+
+    def __init__(self, enough: int) -> None:
+        self.enough, self.seen = enough, []
+
+    def fit(self, X: Any, constraints: Constraints, **options: Any) -> "Learner":
+        self.seen.append((len(X), len(constraints)))
+        return self
+
+    def score_pairs(self, pairs: Constraints) -> float:
+        return min(1.0, self.seen[-1][0] / self.enough)
+
+    def __sklearn_clone__(self) -> "Learner":
+        return self
+
+
+@pytest.fixture
+def large(table: Any) -> Sample:
+    X = table.select(["a", "b", "c"]).to_pandas().to_numpy()
+    drawn = Constraints.from_labels(table["y"].to_numpy()[:40], n_pairs=200, random_state=0)
+    return Sample(X, ["a", "b", "c"], replace(drawn, n_rows=240), 10_000, pa.array(range(240)))
+
+
+@pytest.mark.parametrize(("enough", "chosen"), [(30, 0), (80, 1), (250, 2)])
+def test_a_sample_grows_while_held_out_pairs_gain(large: Sample, enough: int, chosen: int) -> None:
+    learner = Learner(enough)
+    found = choose_sample(learner, large, first_rows=20, seed=0)
+    sizes = [trial.n_rows for trial in found.trials]
+    assert sizes == sorted(sizes)
+    assert found.sample.n_rows == 10_000
+    assert len(found.sample.X) == [sizes[0], sizes[1], 240][chosen]
+    assert {n_pairs for _, n_pairs in learner.seen} == {160}
+    kept = found.sample
+    assert len(kept.pairs) == 200
+    np.testing.assert_array_equal(kept.X[kept.pairs.left], large.X[large.pairs.left])
+    np.testing.assert_array_equal(kept.X, large.X[kept.ids.to_numpy()])
+    assert f"{len(kept.X):,} rows were chosen" in found.sentence()
+
+
+def test_few_pairs_choose_nothing(large: Sample) -> None:
+    few = replace(large, pairs=large.pairs[:20])
+    found = choose_sample(Learner(10), few, first_rows=20, seed=0)
+    assert found.sample is few
+    assert found.trials == ()
+    assert "too few" in found.sentence()
+
+
+def test_a_size_chosen_by_pairs_is_told(
+    rows: Path, table: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = Constraints.from_labels(table["y"].to_numpy(), n_pairs=100, random_state=0)
+    with caplog.at_level("INFO", logger="spherepair.scale"):
+        scale.fit(
+            rows, given, model=tmp_path / "model", estimator=fresh(), drop=["id", "y"], sample_rows="auto"
+        )
+    assert "held-out pairs" in caplog.text
+    with pytest.raises(
+        InvalidParameterError, match="sample_rows must be a whole number of at least 2 or 'auto'"
+    ):
+        scale.fit(rows, given, model=tmp_path / "model", estimator=fresh(), sample_rows="all")

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spherepair import Constraints, SpherePair, scale
-from spherepair.encoders import TableEncoder
-from spherepair.errors import InvalidDataError
+from spherepair.encoders import TableEncoder, TextEncoder
+from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.scale.labeling import model_needs
 
 
@@ -39,6 +39,21 @@ def test_mixed_columns_are_encoded_in_every_part(table: pa.Table, model: SphereP
     found = [pq.read_table(tmp_path / "out" / name)["label"] for name in ("a.parquet", "b.csv.parquet")]
     assert done.n_rows == 120
     np.testing.assert_array_equal(np.concatenate(found), model.labels_)
+
+
+def test_a_fit_on_a_data_set_encodes_its_sample(table: pa.Table, model: SpherePair, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    pq.write_table(table.slice(0, 70), tmp_path / "rows" / "a.parquet")
+    pa_csv.write_csv(table.slice(70), tmp_path / "rows" / "b.csv")
+    fitted = scale.fit(
+        tmp_path / "rows", model.constraints_, model=tmp_path / "model", estimator=model, drop=["id"],
+        keep="labels", out=tmp_path / "out", workers=1,
+    )  # fmt: skip
+    np.testing.assert_array_equal(fitted.labels_, model.labels_)
+    assert pq.read_table(tmp_path / "out" / "a.parquet").num_rows == 70
+    texts = SpherePair(3, encoder=TextEncoder())
+    with pytest.raises(InvalidParameterError, match="takes a TableEncoder"):
+        scale.fit(tmp_path / "rows", model.constraints_, model=tmp_path / "model", estimator=texts)
 
 
 def test_models_of_pictures_are_refused(model: SpherePair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,6 +220,19 @@ def test_a_damaged_part_is_named_and_the_others_stay(rows: Path, folder: Path, t
     assert sorted(stamps(tmp_path / "out")) == ["part-0.parquet", "part-1.parquet"]
 
 
+def test_other_numbers_in_a_page_are_noticed_where_the_file_has_checksums(
+    rows: Path, folder: Path, tmp_path: Path
+) -> None:
+    file = rows / "part-2.parquet"
+    plain = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(pq.read_table(file), file, **plain)
+    content, value = file.read_bytes(), pq.read_table(file)["b"].to_numpy()[30:31].tobytes()
+    assert content.count(value) == 1
+    file.write_bytes(content.replace(value, np.float32(7.0).tobytes()))
+    with pytest.raises(PartError, match=r"^part part-2.parquet of .*cannot be read as parquet .*CRC"):
+        label(rows, folder, tmp_path / "out")
+
+
 def test_a_file_that_is_no_parquet_is_named_at_once(rows: Path, folder: Path, tmp_path: Path) -> None:
     (rows / "part-1.parquet").write_text("words")
     with pytest.raises(InvalidDataError, match=r"part-1.parquet cannot be read as parquet"):
@@ -270,6 +283,27 @@ def test_bad_arguments(
     source = given.pop("source", rows)
     with pytest.raises(error, match=message):
         scale.predict(source, **({"model": folder, "out": tmp_path / "out"} | given))
+
+
+def test_an_empty_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidDataError, match=r"empty holds no data; a file of rows ends in .parquet"):
+        label(tmp_path / "empty", folder, tmp_path / "out")
+    with pytest.raises(InvalidDataError, match=r"empty holds no data"):
+        scale.fit(tmp_path / "empty", model=tmp_path / "model")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_other_features_is_refused_before_the_work_begins(
+    table: Any, folder: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "rows.npy", table.select(["a", "b"]).to_pandas().to_numpy())
+    with pytest.raises(InvalidDataError, match=r"rows.npy has 2 features, but the model was fitted on 3"):
+        label(tmp_path / "rows.npy", folder, tmp_path / "out", id_column=None)
+    pa_csv.write_csv(table.drop_columns(["b"]), tmp_path / "rows.csv")
+    with pytest.raises(InvalidDataError, match=r"rows.csv lacks 1 of the 3 columns .*'b'"):
+        label(tmp_path / "rows.csv", folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_data_set_without_rows_is_refused(rows: Path, folder: Path, tmp_path: Path) -> None:

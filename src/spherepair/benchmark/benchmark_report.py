@@ -28,7 +28,7 @@ from spherepair.benchmark.paper_comparison import (
 )
 from spherepair.benchmark.result_figures import experiment_pictures
 from spherepair.benchmark.result_tables import angle_tables, balance, number_tables, score_tables, time_tables
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.errors import SpherePairError
 from spherepair.files import atomic_write_bytes, atomic_write_text
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from spherepair.benchmark.experiments import Experiment
 from spherepair.benchmark.measure import Record
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.benchmark.runs import PairChoice, PlannedRun, expand
 
 #: The paper's names of the scores and ours.

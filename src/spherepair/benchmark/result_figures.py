@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spherepair.benchmark.interview_results import complete_datasets, done_datasets, interview_figure
 from spherepair.benchmark.paper_comparison import SCORES, Picture, Setting, Summary
-from spherepair.benchmark.runner import ResultsFolder
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.benchmark.runs import PairChoice, pair_label
 from spherepair.constraints import Constraints
 from spherepair.plots import (

@@ -11,15 +11,15 @@ results.jsonl         all results, one per line
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ import torch
 from scipy import sparse
 
 from spherepair import __version__
-from spherepair.benchmark.experiments import Experiment, read_experiment, sort_experiments
+from spherepair.benchmark.experiments import Experiment
 from spherepair.benchmark.interviews import measure_interview
-from spherepair.benchmark.measure import Arrays, Record, Rows, measure_run
+from spherepair.benchmark.measure import Record, Rows, measure_run
+from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.benchmark.runs import (
     PROTOCOL,
     InterviewChoice,
@@ -42,9 +43,8 @@ from spherepair.benchmark.runs import (
     select,
 )
 from spherepair.datasets import load_dataset
-from spherepair.errors import InvalidDataError, InvalidParameterError, SpherePairError
-from spherepair.files import atomic_write, atomic_write_text, file_lock
-from spherepair.files.array_files import read_archive
+from spherepair.errors import SpherePairError
+from spherepair.files import file_lock
 
 #: Names the commit of sources that are not in a checkout (a copy on another machine).
 COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"
@@ -52,6 +52,8 @@ COMMIT_VARIABLE = "SPHEREPAIR_COMMIT"
 DENSE_BYTES = 4 * 2**30
 #: Seconds by which clocks of machines that share a folder may differ.
 CLOCK_SKEW = 600
+#: Does something with each of several things, and gives what came out as it comes.
+Carrier = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")
 
 
@@ -111,6 +113,7 @@ def run_grid(
     wrong_answers: tuple[float, ...] = (),
     seeds: tuple[int, ...] = (),
     progress: Callable[[GridProgress], None] | None = None,
+    carry: Carrier | None = None,
 ) -> GridOutcome:
     """Do all runs of an experiment that are not done yet.
 
@@ -123,7 +126,10 @@ def run_grid(
     datasets, methods, pairs, wrong_answers, seeds : tuples
         Run only these of the experiment; empty means all.
     progress : callable, optional
-        Called before each run that is done here, and at the end.
+        Called before each run that is done here, and at the end; with `carry` after each run.
+    carry : callable, optional
+        Does something with each of several runs in processes or on machines that share the folder, such as
+        ``spherepair.scale.engines.carrier("ray")``; by default this process does one after another.
 
     Returns
     -------
@@ -134,9 +140,43 @@ def run_grid(
     check_methods({run.spec.estimator for run in planned})
     results = ResultsFolder.create(folder)
     results.save_experiment(experiment)
-    outcome = _Worker(results, {run.spec.key: run for run in planned}, progress).work()
+    runs = {run.spec.key: run for run in planned}
+    if carry is None:
+        outcome = _Worker(results, runs, progress).work()
+    else:
+        outcome = _carry_runs(results, list(runs.values()), carry, progress)
     results.write_lines()
     return outcome
+
+
+def _carry_runs(
+    results: ResultsFolder,
+    runs: Sequence[PlannedRun],
+    carry: Carrier,
+    progress: Callable[[GridProgress], None] | None,
+) -> GridOutcome:
+    found: list[GridOutcome] = []
+    for outcome in carry(partial(_do_run, str(results.folder.absolute())), runs):
+        found.append(outcome)
+        if progress is not None:
+            progress(GridProgress("", len(found), len(runs)))
+    return GridOutcome(
+        n_runs=len(runs),
+        n_skipped=sum(one.n_skipped for one in found),
+        n_done=sum(one.n_done for one in found),
+        n_elsewhere=sum(one.n_elsewhere for one in found),
+        failures=tuple(failure for one in found for failure in one.failures),
+    )
+
+
+def _do_run(folder: str, run: PlannedRun) -> GridOutcome:
+    return _Worker(ResultsFolder(folder), {run.spec.key: run}, None, _shared_datasets()).work()
+
+
+@cache
+def _shared_datasets() -> DatasetCache:
+    """Of all runs that a process does for others."""
+    return DatasetCache()
 
 
 class _Worker:
@@ -147,9 +187,10 @@ class _Worker:
         results: ResultsFolder,
         runs: dict[str, PlannedRun],
         progress: Callable[[GridProgress], None] | None,
+        datasets: DatasetCache | None = None,
     ) -> None:
         self._results, self._runs, self._progress = results, runs, progress
-        self._datasets, self._environment = DatasetCache(), describe_environment()
+        self._datasets, self._environment = datasets or DatasetCache(), describe_environment()
         self._started = time.time()
         self._n_done = self._n_skipped = 0
         self._failures: list[tuple[str, str]] = []
@@ -248,105 +289,6 @@ def _dense(X: Any) -> Any:
     if sparse.issparse(X) and 4 * X.shape[0] * X.shape[1] <= DENSE_BYTES:
         return X.toarray().astype(np.float32, copy=False)
     return X
-
-
-class ResultsFolder:
-    """The folder of results.
-
-    Parameters
-    ----------
-    folder : path
-    """
-
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
-
-    @classmethod
-    def create(cls, folder: str | os.PathLike[str]) -> ResultsFolder:
-        """Create the folder and its subfolders, or use those that are there."""
-        results = cls(folder)
-        for name in ("experiments", "runs", "failed", "locks", "arrays", "pretrained"):
-            (results.folder / name).mkdir(parents=True, exist_ok=True)
-        return results
-
-    @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> ResultsFolder:
-        """Open a folder that ``bench run`` created."""
-        results = cls(folder)
-        if not (results.folder / "experiments").is_dir():
-            raise InvalidParameterError(
-                f"{folder} holds no results; make some with: spherepair bench run toy --out {folder}"
-            )
-        return results
-
-    def lock_path(self, key: str) -> Path:
-        """File to lock while a run is in progress."""
-        return self.folder / "locks" / key
-
-    @property
-    def pretrained(self) -> Path:
-        """Folder of the shared autoencoders."""
-        return self.folder / "pretrained"
-
-    def save_experiment(self, experiment: Experiment) -> None:
-        """Save the experiment, so that the report knows which runs are missing."""
-        atomic_write_text(self.folder / "experiments" / f"{experiment.id}.toml", experiment.text)
-
-    def experiments(self) -> list[Experiment]:
-        """The saved experiments."""
-        return sort_experiments(map(read_experiment, (self.folder / "experiments").glob("*.toml")))
-
-    def record(self, key: str) -> Record | None:
-        """Result of a run; ``None`` if it is not done or its file is damaged."""
-        return _read(self.folder / "runs" / f"{key}.json", key)
-
-    def failure(self, key: str) -> Record | None:
-        """Error of a run that failed and was not done since."""
-        return _read(self.folder / "failed" / f"{key}.json", key)
-
-    def save_record(self, key: str, record: Record, arrays: Arrays | None = None) -> None:
-        """Save the result of a run; arrays first, since the record says that everything is there."""
-        if arrays:
-            named: dict[str, Any] = dict(arrays)
-            path = self.folder / "arrays" / f"{key}.npz"
-            with atomic_write(path) as temporary, temporary.open("wb") as stream:
-                np.savez_compressed(stream, **named)
-        atomic_write_text(self.folder / "runs" / f"{key}.json", _line(record))
-        (self.folder / "failed" / f"{key}.json").unlink(missing_ok=True)
-
-    def save_failure(self, key: str, record: Record) -> None:
-        """Save the error of a run."""
-        atomic_write_text(self.folder / "failed" / f"{key}.json", _line(record))
-
-    def arrays(self, key: str) -> Arrays:
-        """Rows saved for pictures."""
-        path = self.folder / "arrays" / f"{key}.npz"
-        if not path.exists():
-            return {}
-        return read_archive(path, lambda reason: InvalidDataError(f"{path} {reason}"))
-
-    def write_lines(self) -> Path:
-        """Write all records to one file of JSON lines."""
-        path = self.folder / "results.jsonl"
-        keys = sorted(file.stem for file in (self.folder / "runs").glob("*.json"))
-        atomic_write_text(path, "".join(_line(record) for record in self._records(keys)))
-        return path
-
-    def _records(self, keys: Iterable[str]) -> Iterable[Record]:
-        return (record for record in map(self.record, keys) if record is not None)
-
-
-def _line(record: Record) -> str:
-    return json.dumps(record, sort_keys=True) + "\n"
-
-
-def _read(path: Path, key: str) -> Record | None:
-    """The record of the key; anything else in the file counts as nothing."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and record.get("key") == key else None
 
 
 def describe_environment() -> dict[str, object]:

@@ -12,16 +12,21 @@ from rich import box
 from rich.table import Table
 
 from spherepair.cli.options import (
+    AddressOption,
     DataOption,
+    Engine,
+    EngineOption,
     EscapeOption,
     IdOption,
     JsonOption,
     PairsArgument,
     QuietOption,
+    WorkersOption,
     check_output,
 )
 from spherepair.cli.terminal import CONTRADICTORY, Terminal, as_text, command_terminal
 from spherepair.constraints import ConflictReport, Constraints, ConstraintSummary
+from spherepair.errors import InvalidParameterError
 from spherepair.files.columns import write_columns
 from spherepair.files.data_tables import Rows, read_rows
 
@@ -228,13 +233,16 @@ def run(
     seeds: Annotated[
         list[int] | None, typer.Option("--seed", metavar="N", help="Only this seed; can be repeated.")
     ] = None,
+    engine: EngineOption = None,
+    address: AddressOption = None,
+    workers: WorkersOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the part of an experiment that is not done yet.
 
-    After an interruption the same command continues. Several processes may share one folder. Exit code 1
-    means that some runs failed.
+    After an interruption the same command continues. Several processes may share one folder. With --engine,
+    processes or a Ray cluster whose machines share the folder do the runs. Exit code 1: some runs failed.
     """
     from spherepair.benchmark import read_experiment, run_grid  # loads torch
 
@@ -254,10 +262,23 @@ def run(
                 wrong_answers=tuple(wrong or ()),
                 seeds=tuple(seeds or ()),
                 progress=show,
+                carry=_carrier(engine, workers, address),
             )
         _print_outcome(terminal, outcome, out)
     if outcome.failures:
         raise typer.Exit(SOME_FAILED)
+
+
+def _carrier(engine: Engine | None, workers: int | None, address: str | None) -> Any:
+    """Who does the runs; ``None`` is this process."""
+    if engine is None:
+        used = [name for name, value in (("--address", address), ("--workers", workers)) if value is not None]
+        if used:
+            raise InvalidParameterError(f"{used[0]} is for --engine local or --engine ray.")
+        return None
+    from spherepair.scale.engines import carrier  # loads torch
+
+    return carrier(engine.value, workers, address)
 
 
 @bench.command(name="report", epilog="Example: spherepair bench report results")

@@ -6,12 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from scipy import sparse
+import typer
 
 from spherepair.cli import options
 from spherepair.cli.options import (
@@ -25,7 +24,18 @@ from spherepair.cli.options import (
     layer_sizes,
     refuse_within,
 )
-from spherepair.cli.raw_rows import ColumnChoice, encode, read_raw, read_rows_for
+from spherepair.cli.predict_command import carried_by, check_labels_out, label_data_set
+from spherepair.cli.raw_rows import (
+    ColumnChoice,
+    SampleInputs,
+    encode,
+    is_large,
+    joined_tables,
+    read_raw,
+    read_rows_for,
+    read_sample,
+    trust_weights,
+)
 from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.constraints import Constraints
 from spherepair.encoders import TableEncoder
@@ -33,21 +43,26 @@ from spherepair.errors import (
     ConflictError,
     InvalidConstraintsError,
     InvalidDataError,
-    InvalidParameterError,
     quoted,
 )
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, detach_encoder, joined_labels, training_table
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.files.columns import PARQUET_SUFFIXES, text_array
-from spherepair.files.data_sets import Needs
-from spherepair.files.data_tables import Table, column_names, split_names
+from spherepair.files.data_tables import Table, column_names
 from spherepair.files.label_files import write_labels
-from spherepair.files.places import is_many
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import MODEL_FILE
-from spherepair.scale.sampling import SAMPLE_ROWS, Sample, count_rows, draw_sample, fit_sample
+from spherepair.scale.sampling import SAMPLE_ROWS, Sample, fit_sample
 from spherepair.training.session import CHECKPOINT_FILE
+
+RefinedOption = Annotated[
+    Path,
+    typer.Option("--out", "-o", metavar="MODEL", help="Folder for the new model; may be the old one's."),
+]
+NewRowsOption = Annotated[
+    Path | None,
+    typer.Option("--new", metavar="DATA", help="File of new rows, which join the model after those of DATA."),
+]
 
 
 def fit(
@@ -65,6 +80,9 @@ def fit(
     labels_out: options.LabelsOption = None,
     escape: options.EscapeOption = False,
     sample_rows: options.SampleOption = None,
+    engine: options.EngineOption = None,
+    address: options.AddressOption = None,
+    workers: options.WorkersOption = None,
     on_conflict: options.ConflictOption = OnConflict.WEIGH,
     seed: options.SeedOption = 0,
     checkpoint: options.CheckpointOption = None,
@@ -100,78 +118,58 @@ def fit(
         if checkpoint is not None:
             check_checkpoint_folder(checkpoint, out)
         choice = ColumnChoice.of(text=text, images=images, as_=as_, drop=drop, keep_empty=keep_empty)
-        if sample_rows is not None or _is_large(data):
-            _refuse_for_samples({"--labels-out": labels_out, "--checkpoint": checkpoint}, choice)
-            needs = Needs(id_column=id_column, drop=tuple(split_names(choice.drop, ())))
-            with terminal.spinner(f"reading {data}"):
-                n_sample = sample_rows or SAMPLE_ROWS
-                sample = draw_sample(data, constraints, needs=needs, n_sample=n_sample, seed=seed)
-            _fit_sample(model, sample, out, on_conflict=on_conflict, terminal=terminal)
-            return
-        if labels_out is not None:
-            check_label_file(labels_out, [Path(data), constraints])
-            refuse_within(labels_out, out, option="--labels-out")
-        table, pairs, encoder = read_inputs(
-            Path(data), constraints, id_column=id_column, choice=choice, terminal=terminal
-        )
-        if on_conflict is OnConflict.RAISE and (conflicts := pairs.conflicts()):
-            raise conflicts.to_error(None if table.ids is None else table.ids.to_pylist())
-        if checkpoint is not None and (checkpoint / CHECKPOINT_FILE).exists():
-            terminal.note(f"continuing from {checkpoint}")
-        if encoder is not None and model.scaling == "auto":
-            model.set_params(scaling="none")  # the encoder has weighed the columns
-        with training_progress(model, terminal) as seconds:
-            model.fit(table.X, constraints=pairs, on_conflict=on_conflict.value, checkpoint=checkpoint)
-        took = seconds()
-        attach_encoder(model, encoder)
-        if encoder is not None:
-            model.name_groups(X=table.raw)
-        save_outputs(model, out, labels_out, table=table, escape=escape, terminal=terminal)
+        is_sampled = sample_rows is not None or is_large(data)
+        carried = {"--engine": engine, "--workers": workers, "--address": address}
+        check_labels_out(labels_out, is_sampled, carried, [Path(data), constraints], out)
+        how: dict[str, Any] = {"on_conflict": on_conflict, "checkpoint": checkpoint, "terminal": terminal}
+        if is_sampled:
+            size = count_or_auto(sample_rows or str(SAMPLE_ROWS), "--sample-rows")
+            inputs = SampleInputs(data, constraints, choice, id_column, seed)
+            sample, raw, encoder = read_sample(inputs, size, model, terminal)
+            took = _train(model, sample, encoder, raw, **how)
+            model.save(out, rows=False)
+            terminal.wrote(out)
+            if labels_out is not None:
+                asked = {"model": out, "out": labels_out, "id_column": id_column, "device": device}
+                label_data_set(data, terminal, **asked, **carried_by(engine, workers, address))
+        else:
+            table, pairs, encoder = read_inputs(
+                Path(data), constraints, id_column=id_column, choice=choice, terminal=terminal
+            )
+            sample = Sample(table.X, None, pairs, table.n_rows, table.ids)
+            took = _train(model, sample, encoder, table.raw, **how)
+            save_outputs(model, out, labels_out, table=table, escape=escape, terminal=terminal)
         written = {"model": str(out), "labels": None if labels_out is None else str(labels_out)}
-        fields = {**written, **result_fields(model, pairs), "seed": seed, "seconds": round(took, 3)}
-        terminal.print_result(fields, [*result_lines(model, pairs, seconds=took), f"model       {out}"])
+        found = {"n_rows_in_data": sample.n_rows, **result_fields(model, sample.pairs)}
+        fields = {**written, **found, "seed": seed, "seconds": round(took, 3)}
+        said = f"model       {out}{', without rows' if is_sampled else ''}"
+        lines = [*result_lines(model, sample.pairs, seconds=took), said]
+        terminal.print_result(fields, lines)
 
 
-def _is_large(data: str) -> bool:
-    """Whether a model is trained on a sample: of a data set of many files, and of very many rows."""
-    if is_many(data):
-        return True
-    path = Path(data)
-    if not path.is_dir() and not path.name.lower().endswith(PARQUET_SUFFIXES):
-        return False
-    try:
-        return count_rows(path) > SAMPLE_ROWS or path.is_dir()
-    except InvalidDataError:
-        return False  # a folder of pictures, or a file that its reader will refuse
-
-
-def _refuse_for_samples(given: dict[str, Any], choice: ColumnChoice) -> None:
-    named = [option for option, value in given.items() if value is not None]
-    if choice.kinds:
-        named.append("--text, --images or --as")
-    if named:
-        raise InvalidParameterError(
-            f"{named[0]} does not go with a data set of many rows or files, of which a sample is trained on; "
-            "leave it out, and label the rows with spherepair predict."
-        )
-
-
-def _fit_sample(
-    model: SpherePair, sample: Sample, out: Path, *, on_conflict: OnConflict, terminal: Terminal
-) -> None:
-    n_rows, pairs = len(sample.X), sample.pairs
-    terminal.note(
-        f"{sample.n_rows:,} rows, {len(pairs):,} pairs; trained on {n_rows:,} rows: those in pairs, and "
-        "others drawn at random"
-    )
+def _train(
+    model: SpherePair,
+    sample: Sample,
+    encoder: TableEncoder | None,
+    raw: Any,
+    *,
+    on_conflict: OnConflict,
+    checkpoint: Path | None,
+    terminal: Terminal,
+) -> float:
+    """Fit the model on encoded rows, give it its encoder, and return the seconds."""
+    if on_conflict is OnConflict.RAISE and (conflicts := sample.pairs.conflicts()):
+        raise conflicts.to_error(None if sample.ids is None else sample.ids.to_pylist())
+    if checkpoint is not None and (checkpoint / CHECKPOINT_FILE).exists():
+        terminal.note(f"continuing from {checkpoint}")
+    trust_weights(model, encoder)
     with training_progress(model, terminal) as seconds:
-        fit_sample(model, sample, on_conflict=on_conflict.value)
+        fit_sample(model, sample, on_conflict=on_conflict.value, checkpoint=checkpoint)
     took = seconds()
-    model.save(out, rows=False)
-    terminal.wrote(out)
-    fields = {"model": str(out), "n_rows_in_data": sample.n_rows, **result_fields(model, pairs)}
-    lines = [*result_lines(model, pairs, seconds=took), f"model       {out}, without rows"]
-    terminal.print_result({**fields, "seconds": round(took, 3)}, lines)
+    attach_encoder(model, encoder)
+    if encoder is not None:
+        model.name_groups(X=raw)
+    return took
 
 
 def refine(
@@ -179,8 +177,8 @@ def refine(
     data: options.DataArgument,
     *,
     constraints: options.ConstraintsOption,
-    out: options.RefinedOption,
-    new_rows: options.NewRowsOption = None,
+    out: RefinedOption,
+    new_rows: NewRowsOption = None,
     id_column: options.IdOption = None,
     drop: options.DropOption = None,
     labels_out: options.LabelsOption = None,
@@ -208,7 +206,7 @@ def refine(
                 _warn_about_unused_columns(data, table, terminal)
             if new_rows is not None:
                 further = read_rows_for(fitted, new_rows, id_column=id_column, drop=drop or ())
-                table = _joined(table, further, n_known=len(fitted.labels_), path=data)
+                table = joined_tables(table, further, n_known=len(fitted.labels_), path=data)
             rows = training_table(fitted, table.X)  # refuses other rows before pairs are looked up in them
             encoder = detach_encoder(fitted)
             given = Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
@@ -350,25 +348,6 @@ def _warn_about_unused_columns(data: Path, table: Table, terminal: Terminal) -> 
             f"pairs are read as row positions; if they refer to the column {quoted(unused[0])}, give "
             f"--id {unused[0]}."
         )
-
-
-def _joined(table: Table, further: Table, *, n_known: int, path: Path) -> Table:
-    """The rows of the fit, followed by those of another file."""
-    if table.n_rows != n_known:
-        raise InvalidDataError(
-            f"{path} has {table.n_rows} rows, but the model was fitted on {n_known}; with --new it must hold "
-            "exactly these."
-        )
-    X: Any
-    if hasattr(table.X, "schema"):
-        import pyarrow as pa
-
-        X = pa.concat_tables([table.X, further.X], promote_options="permissive")
-    else:
-        parts = (table.X, further.X)
-        X = sparse.vstack(parts, format="csr") if sparse.issparse(table.X) else np.concatenate(parts)
-    ids = None if table.ids is None else [*table.ids.to_pylist(), *further.ids.to_pylist()]
-    return replace(table, X=X, ids=None if ids is None else text_array(ids), file=None)
 
 
 def _new_pairs(known: Constraints, given: Constraints, *, path: Path) -> Constraints:

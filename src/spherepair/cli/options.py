@@ -19,6 +19,13 @@ PAIR_KINDS = ".csv, .parquet or .jsonl with left, right, link and optionally wei
 LABEL_SUFFIXES = (".csv", ".parquet", ".npy")
 
 
+class Engine(StrEnum):
+    """Who does work that comes in parts: processes of this machine, or Ray."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
 class OnConflict(StrEnum):
     """What to do with pairs that contradict each other."""
 
@@ -100,28 +107,24 @@ KeepEmptyOption = Annotated[
     bool, typer.Option("--keep-empty", help="Keep empty texts and unreadable pictures as rows.")
 ]
 SampleOption = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--sample-rows",
-        metavar="N",
-        min=2,
-        help="Train on the rows in pairs and N others; the model is saved without rows.",
+        metavar="N|auto",
+        help="Train on the rows in pairs and N others, or as many as help; the model is saved without rows.",
         show_default="1,000,000 of a data set with more rows",
     ),
 ]
-UnknownOption = Annotated[
-    bool,
-    typer.Option("--unknown", help="Label rows that belong to no cluster -1, and write how new each row is."),
+EngineOption = Annotated[
+    Engine | None, typer.Option("--engine", help="Who does the parts.", show_default="local")
 ]
-FalseAlarmsOption = Annotated[
-    float,
-    typer.Option(
-        "--false-alarms",
-        metavar="SHARE",
-        min=0.0001,
-        max=0.5,
-        help="With --unknown: share of ordinary rows that may be taken for unknown.",
-    ),
+AddressOption = Annotated[
+    str | None,
+    typer.Option("--address", metavar="HOST:PORT|auto", help="Ray cluster.", show_default="RAY_ADDRESS"),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", min=1, help="Processes.", show_default="one for each core"),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")]
@@ -142,14 +145,6 @@ OptionalPairsOption = Annotated[
     ),
 ]
 ModelOption = Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="Folder for the model.")]
-RefinedOption = Annotated[
-    Path,
-    typer.Option("--out", "-o", metavar="MODEL", help="Folder for the new model; may be the old one's."),
-]
-NewRowsOption = Annotated[
-    Path | None,
-    typer.Option("--new", metavar="DATA", help="File of new rows, which join the model after those of DATA."),
-]
 RowOption = Annotated[
     str, typer.Option("--row", metavar="ID", help="The row: its ID with --id, else its position from 0.")
 ]
@@ -158,7 +153,11 @@ ClustersOption = Annotated[
 ]
 LabelsOption = Annotated[
     Path | None,
-    typer.Option("--labels-out", metavar="FILE", help="Also write the labels: .csv, .parquet or .npy."),
+    typer.Option(
+        "--labels-out",
+        metavar="FILE",
+        help="Also write the labels: .csv, .parquet, .npy; of samples a folder.",
+    ),
 ]
 EscapeOption = Annotated[
     bool,

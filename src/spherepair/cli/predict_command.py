@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.trust import UNKNOWN, RowAssessment, label_rows
 from spherepair.estimators.trust.explaining import default_names
-from spherepair.files.columns import PARQUET_SUFFIXES
+from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_sets import RowBatch, open_data_file
 from spherepair.files.data_tables import Table
 from spherepair.files.label_files import open_labels
@@ -30,13 +29,6 @@ from spherepair.scale.labeling import model_needs
 
 #: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
 BLOCK_ROWS = 65_536
-
-
-class Engine(StrEnum):
-    """Who carries the parts of a data set."""
-
-    LOCAL = "local"
-    RAY = "ray"
 
 
 RowsArgument = Annotated[
@@ -54,17 +46,19 @@ OutOption = Annotated[
         "--out", "-o", metavar="LABELS", help="File: .csv, .parquet or .npy; for a data set a folder."
     ),
 ]
-EngineOption = Annotated[
-    Engine | None,
-    typer.Option("--engine", help="Label a data set in parts, by processes or by Ray.", show_default="local"),
+UnknownOption = Annotated[
+    bool,
+    typer.Option("--unknown", help="Label rows that belong to no cluster -1, and write how new each row is."),
 ]
-AddressOption = Annotated[
-    str | None,
-    typer.Option("--address", metavar="HOST:PORT|auto", help="Ray cluster.", show_default="RAY_ADDRESS"),
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option("--workers", metavar="N", min=1, help="Processes.", show_default="one for each core"),
+FalseAlarmsOption = Annotated[
+    float,
+    typer.Option(
+        "--false-alarms",
+        metavar="SHARE",
+        min=0.0001,
+        max=0.5,
+        help="With --unknown: share of ordinary rows that may be taken for unknown.",
+    ),
 ]
 EmbeddingOption = Annotated[bool, typer.Option("--embedding", help="Of a data set, write the embedding too.")]
 DryRunOption = Annotated[
@@ -79,12 +73,12 @@ def predict(
     out: OutOption,
     id_column: options.IdOption = None,
     drop: options.DropOption = None,
-    unknown: options.UnknownOption = False,
-    false_alarms: options.FalseAlarmsOption = 0.01,
+    unknown: UnknownOption = False,
+    false_alarms: FalseAlarmsOption = 0.01,
     escape: options.EscapeOption = False,
-    engine: EngineOption = None,
-    address: AddressOption = None,
-    workers: WorkersOption = None,
+    engine: options.EngineOption = None,
+    address: options.AddressOption = None,
+    workers: options.WorkersOption = None,
     embedding: EmbeddingOption = False,
     dry_run: DryRunOption = False,
     device: options.DeviceOption = "auto",
@@ -116,17 +110,48 @@ def predict(
         if dry_run:
             _print_estimate(scale.estimate(source, **asked), terminal)
             return
-        chosen = (engine or Engine.LOCAL).value
-        carried: dict[str, Any] = {"engine": chosen, "workers": workers, "address": address, "device": device}
-        with terminal.progress_bar("labeling") as bar:
-
-            def show(state: scale.Progress) -> None:
-                speed, left = state.rows_per_second, state.seconds_left
-                remark = f"parts, {speed:,.0f} rows/s, about {left:,.0f} s left"
-                bar.show("labeling", state.n_done, total=state.n_parts, remark=remark)
-
-            done = scale.predict(source, progress=show, **asked, **carried)
+        carried = carried_by(engine, workers, address)
+        done = label_data_set(source, terminal, **asked, **carried, device=device)
         _print_summary(done, rate, terminal)
+
+
+def check_labels_out(
+    labels_out: Path | None,
+    is_sampled: bool,
+    carried: dict[str, Any],
+    inputs: Iterable[Path | None],
+    model: Path,
+) -> None:
+    """Refuse a place for the labels of a fit that is not a file, or of a fit on a sample not a folder."""
+    used = [option for option, value in carried.items() if value is not None]
+    if used and (labels_out is None or not is_sampled):
+        raise InvalidParameterError(f"{used[0]} is for --labels-out of a data set of many rows or files.")
+    if labels_out is None:
+        return
+    options.refuse_within(labels_out, model, option="--labels-out")
+    if not is_sampled:
+        options.check_label_file(labels_out, inputs)
+    elif labels_out.suffix.lower() in options.LABEL_SUFFIXES:
+        raise InvalidParameterError(
+            f"--labels-out {labels_out} must be a folder: labels of many rows or files are written in parts."
+        )
+
+
+def carried_by(engine: options.Engine | None, workers: int | None, address: str | None) -> dict[str, Any]:
+    """The options of engines for functions of ``spherepair.scale``."""
+    return {"engine": (engine or options.Engine.LOCAL).value, "workers": workers, "address": address}
+
+
+def label_data_set(source: Any, terminal: Terminal, **asked: Any) -> scale.Summary:
+    """Label a data set and show how far it is; takes the arguments of ``scale.predict``."""
+    with terminal.progress_bar("labeling") as bar:
+
+        def show(state: scale.Progress) -> None:
+            speed, left = state.rows_per_second, state.seconds_left
+            remark = f"parts, {speed:,.0f} rows/s, about {left:,.0f} s left"
+            bar.show("labeling", state.n_done, total=state.n_parts, remark=remark)
+
+        return scale.predict(source, progress=show, **asked)
 
 
 def _is_data_set(data: Sequence[str], out: str, used: Sequence[str]) -> bool:
@@ -187,16 +212,17 @@ class _FileReader:
     id_column: str | None
     drop: Sequence[str]
 
-    def open(self) -> tuple[Iterator[RowBatch], int, str | None]:
-        """Rows of the file batch by batch, how many there are, and the name of the IDs."""
-        is_parquet = self.data.is_file() and self.data.name.lower().endswith(PARQUET_SUFFIXES)
-        if is_parquet and not takes_raw_rows(self.model):
+    def open(self) -> tuple[Iterator[RowBatch], int | None, str | None]:
+        """Rows of the file batch by batch, how many there are if it says so, and the name of the IDs."""
+        has_batches = self.data.name.lower().endswith((*PARQUET_SUFFIXES, *CSV_SUFFIXES))
+        if has_batches and self.data.is_file() and not takes_raw_rows(self.model):
             needs = model_needs(self.model, self.id_column)
             try:
                 opened = open_data_file(find_files(self.data)[0])
                 opened.check(needs)
                 if not self.drop and needs.features is not None and self.id_column not in needs.features:
-                    return opened.batches(needs), sum(opened.group_sizes or ()), self.id_column
+                    total = None if opened.group_sizes is None else opened.count()
+                    return opened.batches(needs), total, self.id_column
             except InvalidDataError:
                 pass  # the reader of whole files says more about what is wrong
         table = read_rows_for(self.model, self.data, id_column=self.id_column, drop=self.drop)
@@ -209,8 +235,6 @@ def _predict_file(
     started, model = time.monotonic(), reader.model
     with terminal.spinner(f"reading {reader.data}"):
         batches, total, id_name = reader.open()
-    if total == 0:
-        raise InvalidDataError("the file has no rows; there is nothing to label.")
     sizes, n_rows, sure = np.zeros(model.n_clusters_, np.int64), 0, 0.0
     with (
         open_labels(out, id_name=id_name, escape=escape) as write,
@@ -224,6 +248,8 @@ def _predict_file(
             sizes += np.bincount(labels[labels >= 0], minlength=len(sizes))
             n_rows, sure = n_rows + len(labels), sure + float(found.confidence.sum(dtype=np.float64))
             bar.show("labeling", n_rows, total=total)
+        if n_rows == 0:
+            raise InvalidDataError("the file has no rows; there is nothing to label.")
     n_unknown = n_rows - int(sizes.sum())
     fields = {
         "labels": str(out),

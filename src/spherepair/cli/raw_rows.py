@@ -11,20 +11,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+from scipy import sparse
+
 from spherepair.cli.terminal import Terminal, column_options
 from spherepair.encoders import TableEncoder, pack_encoder
 from spherepair.encoders.columns import is_mixed
 from spherepair.encoders.table import parse_kinds
 from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, quoted
 from spherepair.estimators.job import takes_raw_rows
+from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, text_array
+from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import (
     FILE_COLUMN,
     Table,
     column_names,
     has_named_columns,
+    picture_files,
     read_table,
     split_names,
 )
+from spherepair.files.places import DATA_SET_SUFFIXES, find_files, is_many
+from spherepair.scale.sampling import SAMPLE_ROWS, Sample, choose_sample, count_rows, draw_sample
 
 #: Kinds that are read as text, whatever the values look like.
 TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")
@@ -194,3 +202,114 @@ def find_pictures(table: Table, data: Path, names: Sequence[str]) -> Table:
             )
         X = X.set_column(X.column_names.index(name), name, pa.array(files, pa.string()))
     return replace(table, X=X)
+
+
+def is_large(data: str) -> bool:
+    """Whether a model is trained on a sample: of a data set of many files, and of very many rows."""
+    if is_many(data):
+        return True
+    path = Path(data)
+    if path.is_dir():
+        return _has_rows(path)
+    if not path.name.lower().endswith((*PARQUET_SUFFIXES, *CSV_SUFFIXES)):
+        return False
+    try:
+        if path.suffix.lower() in CSV_SUFFIXES and path.stat().st_size < SAMPLE_ROWS:
+            return False  # it would have to be read to be counted, and has not even a byte for each row
+        return count_rows(path) > SAMPLE_ROWS
+    except (InvalidDataError, OSError):
+        return False  # its reader will refuse it
+
+
+def _has_rows(folder: Path) -> bool:
+    """Whether a folder holds files of rows; if not, it must be one of pictures."""
+    try:
+        return bool(find_files(folder))
+    except InvalidDataError as no_rows:
+        try:
+            picture_files(folder)
+        except InvalidDataError:
+            raise InvalidDataError(
+                f"{folder} holds neither rows ({', '.join(DATA_SET_SUFFIXES)}) nor pictures."
+            ) from no_rows
+        return False
+
+
+def trust_weights(model: Any, encoder: TableEncoder | None) -> None:
+    """Leave encoded rows as they are, unless a scaling was asked for: the encoder has weighed the columns."""
+    if encoder is not None and model.scaling == "auto":
+        model.set_params(scaling="none")
+
+
+@dataclass(frozen=True)
+class SampleInputs:
+    """Where the rows and pairs of a fit on a sample come from."""
+
+    data: str
+    constraints: Path | None
+    choice: ColumnChoice
+    id_column: str | None
+    seed: int
+
+    def needs(self) -> Needs:
+        """What is read of every file."""
+        kinds = self.choice.kinds
+        if "image" in kinds.values():
+            raise InvalidParameterError(
+                "pictures of a data set of many rows or files cannot be read; encode them first, or give one "
+                "file without --sample-rows."
+            )
+        needs = Needs(
+            features=tuple(kinds) if self.choice.only_named else None,
+            id_column=self.id_column,
+            drop=tuple(split_names(self.choice.drop, ())),
+            text=tuple(name for name, kind in kinds.items() if kind in TEXT_KINDS),
+        )
+        return replace(needs, mixed=bool(kinds) or open_data_file(find_files(self.data)[0]).has_words(needs))
+
+
+def read_sample(
+    inputs: SampleInputs, size: int | str, model: Any, terminal: Terminal
+) -> tuple[Sample, Any, TableEncoder | None]:
+    """Rows in pairs and others drawn at random of a data set, encoded where they are more than numbers.
+
+    Returns the sample, its rows as they were read, and the encoder. With the size "auto" pairs choose it.
+    """
+    with terminal.spinner(f"reading {inputs.data}"):
+        n_sample, needs = SAMPLE_ROWS if isinstance(size, str) else size, inputs.needs()
+        sample = draw_sample(
+            inputs.data, inputs.constraints, needs=needs, n_sample=n_sample, seed=inputs.seed
+        )
+    raw, encoder = sample.X, None
+    if needs.mixed:
+        encoder = TableEncoder(inputs.choice.kinds or None, keep_empty=inputs.choice.keep_empty)
+        table = Table(raw, None if inputs.id_column is None else sample.ids)
+        sample = replace(sample, X=encode(table, encoder, terminal).X)
+        trust_weights(model, encoder)
+    if isinstance(size, str):
+        with terminal.spinner("choosing the size of the sample"):
+            chosen = choose_sample(model, sample, seed=inputs.seed)
+        sample, raw = chosen.sample, raw.take(chosen.kept) if needs.mixed else chosen.sample.X
+        terminal.note(chosen.sentence())
+    said = f"{sample.n_rows:,} rows, {len(sample.pairs):,} pairs; trained on {len(sample.X):,} rows"
+    terminal.note(f"{said}: those in pairs, and others drawn at random")
+    return sample, raw, encoder
+
+
+def joined_tables(table: Table, further: Table, *, n_known: int, path: Path) -> Table:
+    """The rows of the fit, followed by those of another file."""
+    if table.n_rows != n_known:
+        raise InvalidDataError(
+            f"{path} has {table.n_rows} rows, but the model was fitted on {n_known}; with --new it must hold "
+            "exactly these."
+        )
+    X: Any
+    if hasattr(table.X, "schema"):
+        import pyarrow as pa
+
+        X = pa.concat_tables([table.X, further.X], promote_options="permissive")
+    else:
+        parts = (table.X, further.X)
+        X = sparse.vstack(parts, format="csr") if sparse.issparse(table.X) else np.concatenate(parts)
+    ids = None if table.ids is None else [*table.ids.to_pylist(), *further.ids.to_pylist()]
+    return replace(table, X=X, ids=None if ids is None else text_array(ids), file=None)

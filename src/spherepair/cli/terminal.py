@@ -149,12 +149,13 @@ class ProgressBar:
         self._is_shown = False
         self._log = None if console.is_terminal or is_quiet else console.file
 
-    def show(self, text: str, done: int, *, total: int, remark: str = "") -> None:
-        """Move the bar."""
+    def show(self, text: str, done: int, *, total: int | None, remark: str = "") -> None:
+        """Move the bar; the total may be unknown."""
         now = time.monotonic()
         if self._log is not None and now - self._last_line > LINE_SECONDS:
             self._last_line = now
-            self._log.write(f"{text}: {done} of {total} {remark} ({now - self._started:.0f} s)\n")
+            told = f"{done}" if total is None else f"{done} of {total}"
+            self._log.write(f"{text}: {told} {remark} ({now - self._started:.0f} s)\n")
             self._log.flush()
         if not self._is_shown and now - self._started > BAR_DELAY_SECONDS:
             self._progress.start()

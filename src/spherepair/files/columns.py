@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,18 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.errors import MissingDependencyError, SpherePairError, quoted
+from spherepair.errors import MissingDependencyError, quoted
 from spherepair.files import atomic_write_bytes
+from spherepair.files.csv_files import CsvReader
 from spherepair.files.csv_output import csv_bytes
 from spherepair.files.parquet_files import read_description, read_parquet
-from spherepair.files.text_lines import (
-    csv_lines,
-    decode,
-    filled_lines,
-    read_bytes,
-    read_header,
-    with_decimal_commas,
-)
+from spherepair.files.text_lines import decode, filled_lines, read_bytes
 from spherepair.files.untrusted import (
     NAMED_COLUMNS,
     Fail,
@@ -85,6 +78,14 @@ class ColumnFile(ABC):
     @abstractmethod
     def rows(self, n_records: int) -> NDArray[np.int64]:
         """Row of the file where each record stands, of shape (n_records,)."""
+
+    def schema(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        """Arrow schema of some columns; of a csv file, as its beginning has them."""
+        return self.read(names, text=text).schema
+
+    def batches(self, names: Sequence[str], *, text: Collection[str] = ()) -> Iterator[Any]:
+        """Some columns as Arrow tables one after another; of a csv file one for each block."""
+        yield self.read(names, text=text)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -170,84 +171,20 @@ class _CsvFile(ColumnFile):
 
     def __init__(self, path: Path, fail: Fail) -> None:
         super().__init__(path, fail)
-        with self._reading():
-            self.names, self._separator, self._has_records = read_header(path, fail)
+        self._reader = CsvReader(path, fail)
+        self.names = self._reader.names
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
-        import pyarrow as pa
+        return self._reader.read(names, text=text)
 
-        if not self._has_records:
-            return pa.table({name: pa.array([], pa.string() if name in text else None) for name in names})
-        with self._reading():
-            table, is_uneven = self._parse(names, text)
-            if is_uneven:
-                raise self._uneven_row()
-            return table if self._separator == "," else with_decimal_commas(table, text)
+    def schema(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        return self._reader.schema(names, text=text)
+
+    def batches(self, names: Sequence[str], *, text: Collection[str] = ()) -> Iterator[Any]:
+        return self._reader.batches(names, text=text)
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
-        lines = csv_lines(read_bytes(self.path))[1:]
-        # A quote in the middle of a value upsets the count of lines; then number the records.
-        return lines if len(lines) == n_records else np.arange(2, n_records + 2)
-
-    def _parse(self, names: Sequence[str], text: Collection[str]) -> tuple[Any, bool]:
-        import pyarrow.csv as pa_csv
-
-        uneven: list[Any] = []
-        options = pa_csv.ConvertOptions(include_columns=names, column_types=self._types(names, text))
-        parse = _parse_options(uneven, self._separator)
-        with self._stream() as stream:
-            return pa_csv.read_csv(stream, parse_options=parse, convert_options=options), bool(uneven)
-
-    def _types(self, names: Sequence[str], text: Collection[str]) -> dict[str, Any]:
-        """Types of the columns, inferred from the first block of the file."""
-        import pyarrow as pa
-        import pyarrow.csv as pa_csv
-
-        types = {name: pa.string() for name in text}  # an id such as 007 must stay what it is
-        if types.keys() >= set(names):
-            return types
-        with self._stream() as stream:
-            inferred = pa_csv.open_csv(stream, parse_options=_parse_options([], self._separator)).schema
-        for name, found in zip(inferred.names, inferred.types, strict=True):
-            # A column that begins with whole numbers or with nothing may go on with fractions.
-            is_open = pa.types.is_integer(found) or pa.types.is_null(found)
-            types.setdefault(name, pa.float64() if is_open else found)
-        return {name: types[name] for name in names}
-
-    def _stream(self) -> Any:
-        import pyarrow as pa
-
-        is_packed = self.path.suffix.lower() == ".gz"
-        return pa.input_stream(str(self.path), compression="gzip" if is_packed else None)
-
-    def _uneven_row(self) -> SpherePairError:
-        """What to say of the first record with more or fewer values than the header has names."""
-        import pyarrow.csv as pa_csv
-
-        uneven: list[Any] = []
-        # Rows have numbers only where a single thread reads them.
-        options = pa_csv.ReadOptions(use_threads=False)
-        with self._stream() as stream:
-            parse = _parse_options(uneven, self._separator)
-            table = pa_csv.read_csv(stream, read_options=options, parse_options=parse)
-        first, rows = uneven[0], self.rows(table.num_rows + len(uneven))
-        return self._fail(
-            f"row {rows[first.number - 2]} has {first.actual_columns} values, "
-            f"but the header names {len(self.names)} columns."
-        )
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        shown, sys.unraisablehook = sys.unraisablehook, lambda _: None
-        with super()._reading():
-            try:
-                yield
-            except ValueError:  # of Arrow's parser, which does not say where
-                decode(read_bytes(self.path), self._fail)
-                raise
-            finally:
-                # Arrow prints a traceback for each uneven record that is not UTF-8.
-                sys.unraisablehook = shown
+        return self._reader.rows(n_records)
 
 
 class _JsonLinesFile(ColumnFile):
@@ -358,17 +295,6 @@ def _parquet_bytes(table: Any) -> bytes:
     stream = io.BytesIO()
     pq.write_table(table, stream)
     return stream.getvalue()
-
-
-def _parse_options(uneven: list[Any], separator: str) -> Any:
-    """Options of Arrow's parser; records of a wrong length are skipped and added to `uneven`."""
-    import pyarrow.csv as pa_csv
-
-    def note(row: Any) -> str:
-        uneven.append(row)
-        return "skip"
-
-    return pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=note)
 
 
 def _json_array(values: list[Any]) -> Any:

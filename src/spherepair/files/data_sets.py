@@ -1,13 +1,12 @@
 """Data sets of any size: files read batch by batch, only the columns that are needed.
 
-A parquet file is read by its row groups. csv files are read whole, one after another; of .npy files only the
-rows that are asked for.
+A parquet file is read by its row groups, a csv file by blocks, and of a .npy file only the rows asked for.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from spherepair.errors import InvalidDataError
 from spherepair.files.arrow_rows import is_vector, stored_columns
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
-from spherepair.files.data_tables import Table, column_names, not_numeric, read_table
+from spherepair.files.data_tables import Table, feature_columns, not_numeric, open_table, read_table
 from spherepair.files.parquet_files import refuse_large_pages
 from spherepair.files.places import SourceFile
 
@@ -90,6 +89,21 @@ class DataFile(ABC):
     def __init__(self, file: SourceFile) -> None:
         self.file = file
 
+    def _fail(self, reason: str) -> InvalidDataError:
+        return InvalidDataError(f"{self.file.path} {reason}.")
+
+    def count(self) -> int:
+        """How many rows there are; a file that does not say is read."""
+        return sum(self.group_sizes or ())
+
+    @abstractmethod
+    def fields(self, needs: Needs) -> list[Any]:
+        """Arrow fields of the features, of which an array has none."""
+
+    def has_words(self, needs: Needs) -> bool:
+        """Whether some features are no numbers."""
+        return bool(_words(self.fields(needs)))
+
     @abstractmethod
     def check(self, needs: Needs) -> Any:
         """Refuse a file that lacks a column or has it in another type; returns the type of the IDs."""
@@ -108,7 +122,7 @@ def open_data_file(file: SourceFile) -> DataFile:
             f"{file.path} is not on this machine, and only parquet files are read from elsewhere; write it "
             "as parquet."
         )
-    return _WholeRows(file)
+    return _CsvRows(file) if file.path.lower().endswith(CSV_SUFFIXES) else _ArrayRows(file)
 
 
 class _ParquetRows(DataFile):
@@ -118,6 +132,9 @@ class _ParquetRows(DataFile):
             self._schema = opened.schema_arrow
             described = opened.metadata
             self.group_sizes = [described.row_group(k).num_rows for k in range(described.num_row_groups)]
+
+    def fields(self, needs: Needs) -> list[Any]:
+        return [self._schema.field(name) for name in self._wanted(needs) if name in self._schema.names]
 
     def check(self, needs: Needs) -> Any:
         names = self._schema.names
@@ -130,10 +147,7 @@ class _ParquetRows(DataFile):
             raise self._fail(f"lacks {len(missing)} of the columns that are needed: {_listed(missing)}")
         if not wanted:
             raise self._fail(f"has no column left to be a feature; it has {_listed(names)}")
-        text = [] if needs.mixed else not_numeric(self._schema.empty_table().select(wanted))
-        if text := [name for name in text if not is_vector(self._schema.field(name).type)]:
-            kind = self._schema.field(text[0]).type
-            raise self._fail(f"has the column {text[0]!r} of type {kind}, but the features are numbers")
+        _check_features(self.fields(needs), needs, self._fail)
         return None if needs.id_column is None else self._schema.field(needs.id_column).type
 
     def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
@@ -172,7 +186,9 @@ class _ParquetRows(DataFile):
         import pyarrow.parquet as pq
 
         stream = self.file.filesystem.open_input_file(self.file.path)
-        return pq.ParquetFile(stream, buffer_size=READ_AHEAD, pre_buffer=False)
+        return pq.ParquetFile(
+            stream, buffer_size=READ_AHEAD, pre_buffer=False, page_checksum_verification=True
+        )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -184,50 +200,88 @@ class _ParquetRows(DataFile):
             reason = " ".join(str(error).split()).rstrip(".")
             raise self._fail(f"cannot be read as parquet ({reason}); write or copy the file again") from error
 
-    def _fail(self, reason: str) -> InvalidDataError:
-        return InvalidDataError(f"{self.file.path} {reason}.")
 
+class _CsvRows(DataFile):
+    """A csv file of this machine."""
 
-class _WholeRows(DataFile):
-    """A csv or .npy file of this machine."""
+    group_sizes = None
 
     def __init__(self, file: SourceFile) -> None:
         super().__init__(file)
-        self._is_csv = file.path.lower().endswith(CSV_SUFFIXES)
-        self.group_sizes = None if self._is_csv else [read_table(Path(file.path)).n_rows]
+        self._columns = open_table(Path(file.path))
+
+    def count(self) -> int:
+        name = self._columns.names[0]
+        # As text: rows can be counted whatever stands in the column.
+        return sum(len(batch) for batch in self._columns.batches([name], text=[name]))
+
+    def fields(self, needs: Needs) -> list[Any]:
+        return list(self._columns.schema(self._wanted(needs), text=needs.text))
 
     def check(self, needs: Needs) -> Any:
-        if not self._is_csv:
-            self._read(needs)
-            return None
-        names = column_names(Path(self.file.path))
-        wanted = [] if needs.id_column is None else [needs.id_column]
-        missing = [name for name in (*wanted, *(needs.features or ())) if name not in names]
-        if missing:
-            raise InvalidDataError(f"{self.file.path} lacks the columns {_listed(missing)}.")
-        if needs.id_column is None:
-            return None
         import pyarrow as pa
 
-        return pa.string()
+        _check_features(self.fields(needs), needs, self._fail)
+        return None if needs.id_column is None else pa.string()
+
+    def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
+        wanted, first = self._wanted(needs), 0
+        ids = [] if needs.id_column is None else [needs.id_column]
+        for table in self._columns.batches([*wanted, *ids], text=[*ids, *needs.text]):
+            for start in range(0, len(table), needs.batch_rows):
+                part = table.slice(start, needs.batch_rows)
+                yield RowBatch(part.select(wanted), part[ids[0]] if ids else None, first)
+                first += len(part)
+
+    def _wanted(self, needs: Needs) -> list[str]:
+        drop = needs.drop if needs.features is None else ()
+        return feature_columns(self._columns, id_column=needs.id_column, drop=drop, features=needs.features)
+
+
+class _ArrayRows(DataFile):
+    """A .npy file of this machine."""
+
+    def __init__(self, file: SourceFile) -> None:
+        super().__init__(file)
+        self.group_sizes = [read_table(Path(file.path)).n_rows]
+
+    def fields(self, needs: Needs) -> list[Any]:
+        return []
+
+    def check(self, needs: Needs) -> Any:
+        _check_number(self._read(needs).n_features, needs, self._fail)
+        return None
 
     def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
         table = self._read(needs)
         for first in range(0, table.n_rows, needs.batch_rows):
-            size = min(needs.batch_rows, table.n_rows - first)
-            X = table.X.slice(first, size) if self._is_csv else table.X[first : first + size]
-            yield RowBatch(X, None if table.ids is None else table.ids.slice(first, size), first)
+            yield RowBatch(table.X[first : first + needs.batch_rows], None, first)
 
     def _read(self, needs: Needs) -> Table:
-        return read_table(
-            Path(self.file.path),
-            id_column=needs.id_column,
-            drop=needs.drop if needs.features is None else (),
-            features=needs.features,
-            n_features=needs.n_features,
-            mixed=needs.mixed,
-            text=needs.text,
-        )
+        return read_table(Path(self.file.path), id_column=needs.id_column)
+
+
+def _check_features(fields: Sequence[Any], needs: Needs, fail: Callable[[str], InvalidDataError]) -> None:
+    """Refuse columns that are no numbers where only these are features, and another number of features."""
+    if needs.mixed:
+        return
+    if words := _words(fields):
+        raise fail(f"has the column {words[0].name!r} of type {words[0].type}, but the features are numbers")
+    if all(hasattr(field.type, "list_size") or not is_vector(field.type) for field in fields):
+        _check_number(sum(getattr(field.type, "list_size", 1) for field in fields), needs, fail)
+
+
+def _words(fields: Sequence[Any]) -> list[Any]:
+    """Fields that are neither numbers nor vectors of numbers."""
+    import pyarrow as pa
+
+    others = set(not_numeric(pa.schema(fields)))
+    return [field for field in fields if field.name in others and not is_vector(field.type)]
+
+
+def _check_number(n_features: int, needs: Needs, fail: Callable[[str], InvalidDataError]) -> None:
+    if needs.n_features is not None and n_features != needs.n_features:
+        raise fail(f"has {n_features} features, but the model was fitted on {needs.n_features}")
 
 
 def group_bounds(sizes: Sequence[int], most_rows: int) -> list[tuple[int, int]]:

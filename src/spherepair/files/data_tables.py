@@ -111,7 +111,7 @@ def read_table(
         return _read_folder(path)
     suffix = _suffix_of(path)
     if suffix in COLUMN_SUFFIXES:
-        file = _open(path)
+        file = open_table(path)
         table = _read_columns(file, id_column=id_column, drop=drop, features=features, text=text)
         if not mixed:
             _refuse_text(table, path, needed=features is not None)
@@ -127,7 +127,7 @@ def read_rows(path: Path, *, id_column: str | None = None) -> Rows:
         return Rows(folder.n_rows, folder.ids)
     if _suffix_of(path) not in COLUMN_SUFFIXES:
         return Rows(read_table(path, id_column=id_column).n_rows, None)
-    file = _open(path)
+    file = open_table(path)
     if id_column is not None:
         _require_column(id_column, file)
     name = id_column if id_column is not None else file.names[0]
@@ -143,7 +143,7 @@ def has_named_columns(path: Path) -> bool:
 
 def column_names(path: Path) -> list[str]:
     """Names of the columns of a csv, parquet or xlsx file."""
-    return [FILE_COLUMN] if path.is_dir() else _open(path).names
+    return [FILE_COLUMN] if path.is_dir() else open_table(path).names
 
 
 def picture_files(folder: Path) -> list[Path]:
@@ -173,7 +173,8 @@ def _suffix_of(path: Path) -> str:
     return suffix_of(path, (*COLUMN_SUFFIXES, *ARRAY_SUFFIXES), _fail(path))
 
 
-def _open(path: Path) -> ColumnFile:
+def open_table(path: Path) -> ColumnFile:
+    """Open a csv, parquet or xlsx file; a csv file without a header is refused."""
     file = open_columns(path, suffixes=COLUMN_SUFFIXES, fail=_fail(path))
     if file.kind == "csv":
         _refuse_numbers_as_names(file)
@@ -188,6 +189,17 @@ def _read_columns(
     features: Sequence[str] | None,
     text: Sequence[str],
 ) -> Table:
+    wanted = feature_columns(file, id_column=id_column, drop=drop, features=features)
+    ids = [] if id_column is None else [id_column]
+    table = file.read([*wanted, *ids], text=[*ids, *(name for name in text if name in wanted)])
+    given = None if id_column is None else table[id_column]
+    return Table(table.select(wanted), given, tuple(wanted), id_column, file)
+
+
+def feature_columns(
+    file: ColumnFile, *, id_column: str | None, drop: Sequence[str], features: Sequence[str] | None
+) -> list[str]:
+    """Columns of a file that are features; takes what :func:`read_table` does, and refuses what it does."""
     ids = [] if id_column is None else [id_column]
     drop = split_names(drop, file.names)
     for name in (*drop, *ids):
@@ -200,9 +212,7 @@ def _read_columns(
         wanted = list(features)
     _refuse_missing(wanted, file)
     _refuse_unnamed(wanted, file)
-    table = file.read([*wanted, *ids], text=[*ids, *(name for name in text if name in wanted)])
-    given = None if id_column is None else table[id_column]
-    return Table(table.select(wanted), given, tuple(wanted), id_column, file)
+    return wanted
 
 
 def split_names(given: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -284,11 +294,12 @@ def _refuse_text(table: Table, path: Path, *, needed: bool) -> None:
 
 
 def not_numeric(table: Any) -> list[str]:
-    """Names of the columns of an Arrow table that hold no numbers."""
+    """Names of the columns of an Arrow table, or of its schema, that hold no numbers."""
     import pyarrow.types as kinds
 
     tests = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
-    typed = zip(table.column_names, table.schema.types, strict=True)
+    schema = getattr(table, "schema", table)
+    typed = zip(schema.names, schema.types, strict=True)
     return [name for name, kind in typed if not any(test(kind) for test in tests)]
 
 

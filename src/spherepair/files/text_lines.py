@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -20,6 +21,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SEPARATORS = (",", ";", "\t", "|")
 #: Share of the values of a column that have to be numbers for it to be one of numbers.
 MOSTLY = 0.9
+_BLOCK_BYTES = 2**20
 _COMMA_NUMBER = r"^[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?$"
 
 
@@ -42,6 +44,20 @@ def decode(data: bytes, fail: Callable[[str], Exception]) -> str:
     except UnicodeDecodeError as error:
         row = data.count(b"\n", 0, error.start) + 1
         raise fail(f"row {row} is not text in UTF-8; save the file as UTF-8.") from error
+
+
+def refuse_other_encodings(path: Path, fail: Callable[[str], Exception]) -> None:
+    """Raise an error that names the first line that is not UTF-8, if there is one."""
+    decoder, n_lines = codecs.getincrementaldecoder("utf-8")(), 0
+    with open_binary(path) as stream:
+        for block in iter(lambda: stream.read(_BLOCK_BYTES), b""):
+            held = decoder.getstate()[0]
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError as error:
+                row = n_lines + (held + block).count(b"\n", 0, error.start) + 1
+                raise fail(f"row {row} is not text in UTF-8; save the file as UTF-8.") from error
+            n_lines += block.count(b"\n")
 
 
 def csv_lines(data: bytes) -> NDArray[np.int64]:
@@ -101,24 +117,39 @@ def find_separator(header: str) -> str:
     return max(SEPARATORS, key=lambda mark: len(next(csv.reader([header], delimiter=mark), [])))
 
 
-def with_decimal_commas(table: Any, text: Collection[str]) -> Any:
-    """Columns of texts such as 1.234,5 as numbers; files with semicolons often write them so.
+def comma_columns(table: Any, text: Collection[str]) -> list[str]:
+    """Columns of texts that are mostly numbers such as 1.234,5; files with semicolons often write them so."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [name for name in table.column_names if name not in text and pa.types.is_string(table[name].type)]
+    shares = (pc.mean(_is_comma_number(table[name])[1].cast(pa.float64())).as_py() for name in texts)
+    return [name for name, share in zip(texts, shares, strict=True) if (share or 0.0) >= MOSTLY]
+
+
+def with_decimal_commas(table: Any, text: Collection[str], names: Collection[str] | None = None) -> Any:
+    """Columns of texts such as 1.234,5 as numbers: those of these names, or by default those that are mostly.
 
     Where a few values are no numbers, the others become texts such as 1234.5.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for place, name in enumerate(table.column_names):
-        if name in text or not pa.types.is_string(table[name].type):
-            continue
-        given = pc.utf8_trim_whitespace(table[name])
-        given = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
-        is_number = pc.match_substring_regex(given, _COMMA_NUMBER)
-        if (pc.mean(is_number.cast(pa.float64())).as_py() or 0.0) < MOSTLY:
-            continue
+    for name in comma_columns(table, text) if names is None else names:
+        given, is_number = _is_comma_number(table[name])
         dotted = pc.replace_substring(pc.replace_substring(given, ".", ""), ",", ".")
         plain = pc.if_else(is_number, dotted, given)
         are_all = pc.all(is_number).as_py()
-        table = table.set_column(place, name, plain.cast(pa.float64()) if are_all else plain)
+        column = plain.cast(pa.float64()) if are_all or are_all is None else plain
+        table = table.set_column(table.column_names.index(name), name, column)
     return table
+
+
+def _is_comma_number(column: Any) -> tuple[Any, Any]:
+    """The values without blanks, and whether each is a number with a decimal comma; neither where empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    given = pc.utf8_trim_whitespace(column)
+    given = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
+    return given, pc.match_substring_regex(given, _COMMA_NUMBER)

@@ -6,11 +6,13 @@ there whole or not at all. A job that was killed goes on where it was: run it ag
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,99 +24,27 @@ from spherepair.errors import InvalidDataError, InvalidParameterError, PartError
 from spherepair.estimators import load
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import file_lock
-from spherepair.files.data_sets import Needs
 from spherepair.files.places import OutputFolder, is_uri
-from spherepair.scale.engines import ENGINES
+from spherepair.scale.engines import ENGINES, Task
 from spherepair.scale.labeling import (
     PREDICT,
     TRANSFORM,
     LabelBatches,
+    ModelFiles,
     Work,
     checked_rate,
+    do_part,
     model_digest,
     model_needs,
+    training_needs,
 )
-from spherepair.scale.parts import PART_ROWS, find_done, plan_parts
-from spherepair.scale.sampling import SAMPLE_ROWS, draw_sample, fit_sample
+from spherepair.scale.parts import PART_ROWS, Estimate, Part, Progress, Summary, find_done, plan_parts
+from spherepair.scale.sampling import SAMPLE_ROWS, choose_sample, draw_sample, fit_sample
 
 __all__ = ["Estimate", "Progress", "Summary", "estimate", "fit", "predict", "predict_fn", "transform"]
 
 _LOCK = ".lock"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a job is."""
-
-    n_parts: int
-    n_done: int
-    n_kept: int  # of an earlier run, among those that are done
-    n_rows: int  # of this run
-    seconds: float
-
-    @property
-    def rows_per_second(self) -> float:
-        """Rows labeled in a second."""
-        return self.n_rows / max(self.seconds, 1e-9)
-
-    @property
-    def seconds_left(self) -> float:
-        """Seconds that the other parts will take at this speed."""
-        return (self.n_parts - self.n_done) * self.seconds / max(1, self.n_done - self.n_kept)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a job has done.
-
-    Attributes
-    ----------
-    out : str
-    n_parts : int
-        Files in ``out``.
-    n_kept : int
-        Those that an earlier run had made.
-    n_rows : int
-        Rows in all of them.
-    cluster_sizes : list of int
-        Rows in each cluster; empty after ``transform``.
-    seconds : float
-    rows_per_second : float
-        Of this run.
-    """
-
-    out: str
-    n_parts: int
-    n_kept: int
-    n_rows: int
-    cluster_sizes: list[int]
-    seconds: float
-    rows_per_second: float
-
-    @property
-    def n_unknown(self) -> int:
-        """Rows that belong to no cluster, where ``predict`` was to look for them."""
-        return self.n_rows - sum(self.cluster_sizes) if self.cluster_sizes else 0
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a job would do: its parts, rows and bytes; see :func:`estimate`.
-
-    Attributes
-    ----------
-    n_parts, n_kept : int
-        All parts, and those that an earlier run has made.
-    n_rows : int or None
-        ``None`` where files have to be read to count their rows.
-    n_bytes : int
-        Size of the files.
-    """
-
-    n_parts: int
-    n_kept: int
-    n_rows: int | None
-    n_bytes: int
+_logger = logging.getLogger(__name__)
 
 
 def predict(
@@ -248,7 +178,7 @@ def fit(
     estimator: Any = None,
     id_column: str | None = None,
     drop: Sequence[str] = (),
-    sample_rows: int = SAMPLE_ROWS,
+    sample_rows: int | str = SAMPLE_ROWS,
     keep: str = "none",
     out: str | os.PathLike[str] | None = None,
     **carried: Any,
@@ -271,8 +201,9 @@ def fit(
     id_column : str, optional
     drop : sequence of str
         Columns that are no features.
-    sample_rows : int, default=1_000_000
-        Rows drawn at random.
+    sample_rows : int or "auto", default=1_000_000
+        Rows drawn at random. With "auto" as many as help: they grow until pairs that are held out are
+        satisfied no better; the choice is logged.
     keep : {"none", "labels", "all"}, default="none"
         What is written to ``out`` for all rows: nothing, labels, or labels and embedding.
     out : path or URI, optional
@@ -291,9 +222,19 @@ def fit(
             f"out={out!r} instead."
         )
     pairs = constraints if constraints is None or isinstance(constraints, Constraints) else Path(constraints)
-    needs = Needs(id_column=id_column, drop=tuple(drop))
-    sample = draw_sample(source, pairs, needs=needs, n_sample=sample_rows)
-    fitted = fit_sample(SpherePair() if estimator is None else clone(estimator), sample)
+    n_sample = SAMPLE_ROWS if sample_rows == "auto" else sample_rows
+    if not isinstance(n_sample, int) or n_sample < 2:
+        raise InvalidParameterError(
+            f"sample_rows must be a whole number of at least 2 or 'auto', got {sample_rows!r} instead."
+        )
+    fresh = SpherePair() if estimator is None else clone(estimator)
+    needs = replace(training_needs(fresh), id_column=id_column, drop=tuple(drop))
+    sample = draw_sample(source, pairs, needs=needs, n_sample=n_sample)
+    if sample_rows == "auto":
+        chosen = choose_sample(fresh, sample)
+        _logger.info(chosen.sentence())
+        sample = chosen.sample
+    fitted = fit_sample(fresh, sample)
     fitted.save(model, rows=False)
     if out is not None:
         predict(source, model=model, out=out, id_column=id_column, embedding=keep == "all", **carried)
@@ -361,7 +302,8 @@ def _run(
         kept = find_done(parts, work.out, work.fingerprint)
         found, n_rows = list(kept.values()), 0
         left = [part for part in parts if part.output not in kept]
-        for outcome in ENGINES[engine](work, left, workers, address) if left else ():
+        task = Task(partial(do_part, work), _output, partial(ModelFiles.read, Path(work.folder)), work.device)
+        for outcome in ENGINES[engine](task, left, workers, address) if left else ():
             if outcome.error is not None:
                 raise PartError(outcome.error)
             found.append(outcome)
@@ -379,6 +321,10 @@ def _run(
         seconds=seconds,
         rows_per_second=n_rows / max(seconds, 1e-9),
     )
+
+
+def _output(part: Part) -> str:
+    return part.output
 
 
 def _claim(stack: ExitStack, folder: Path) -> None:

@@ -9,27 +9,47 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spherepair.errors import InvalidParameterError, MissingDependencyError, PartError
-from spherepair.scale.labeling import ModelFiles, Work, do_part
-from spherepair.scale.parts import Outcome, Part
 
 #: How often a part is begun again after the process that had it died.
 RETRIES = 3
 #: Oldest Ray that is known to work.
-OLDEST_RAY = (2, 40)
+OLDEST_RAY = (2, 60)
 #: Seconds to wait for a machine that does not answer.
 CONNECT_SECONDS = 5.0
 
+
+@dataclass(frozen=True)
+class Task:
+    """What is done with every part.
+
+    Attributes
+    ----------
+    do : callable
+        Takes a part, and on another machine what was shared; it has to be picklable.
+    name : callable
+        Name of a part in messages.
+    share : callable or None
+        Reads on this machine what all others need.
+    device : str
+        "cpu" where no GPU is wanted.
+    """
+
+    do: Callable[..., Any]
+    name: Callable[[Any], str] = str
+    share: Callable[[], Any] | None = None
+    device: str = "auto"
+
+
 #: What is done, the parts, how many at a time, and where.
-Engine = Callable[[Work, Sequence[Part], int | None, str | None], Iterator[Outcome]]
+Engine = Callable[[Task, Sequence[Any], int | None, str | None], Iterator[Any]]
 
 
-def run_local(
-    work: Work, parts: Sequence[Part], workers: int | None, address: str | None
-) -> Iterator[Outcome]:
+def run_local(task: Task, parts: Sequence[Any], workers: int | None, address: str | None) -> Iterator[Any]:
     """Processes of this machine with one thread each; a single worker is this process with all threads."""
     import joblib
 
@@ -37,17 +57,17 @@ def run_local(
         raise InvalidParameterError("an address is for engine='ray'; the engine 'local' has none.")
     n_workers = min(workers or joblib.cpu_count(), len(parts))
     if n_workers <= 1:
-        yield from (do_part(work, part) for part in parts)
+        yield from map(task.do, parts)
         return
-    left = {part.output: part for part in parts}
+    left = dict(enumerate(parts))
     for attempt in range(RETRIES + 1):
         try:
-            for outcome in _in_processes(work, list(left.values()), n_workers):
-                del left[outcome.part.output]
+            for place, outcome in _in_processes(task, left, n_workers):
+                del left[place]
                 yield outcome
         except joblib.externals.loky.process_executor.TerminatedWorkerError as error:
             if attempt == RETRIES:
-                first = next(iter(left))
+                first = task.name(next(iter(left.values())))
                 raise PartError(
                     f"a worker process died {RETRIES + 1} times at part {first} or one of the next "
                     f"{n_workers - 1}, perhaps for lack of memory; take fewer workers."
@@ -56,55 +76,64 @@ def run_local(
             return
 
 
-def _in_processes(work: Work, parts: Sequence[Part], n_workers: int) -> Iterator[Outcome]:
+def _in_processes(task: Task, parts: dict[int, Any], n_workers: int) -> Iterator[tuple[int, Any]]:
     from joblib import Parallel, delayed, parallel_config
 
     # The variable and not torch.set_num_threads, which leaves some pools as they are.
     with parallel_config(backend="loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=n_workers, return_as="generator_unordered", batch_size=1)
-        yield from pool(delayed(do_part)(work, part) for part in parts)
+        yield from pool(delayed(_numbered)(task.do, place, part) for place, part in list(parts.items()))
 
 
-def run_ray(work: Work, parts: Sequence[Part], workers: int | None, address: str | None) -> Iterator[Outcome]:
+def _numbered(do: Callable[..., Any], place: int, part: Any) -> tuple[int, Any]:
+    return place, do(part)
+
+
+def run_ray(task: Task, parts: Sequence[Any], workers: int | None, address: str | None) -> Iterator[Any]:
     """Tasks of Ray, one for each part; Ray begins those again whose worker or machine died.
 
-    The model travels with the job. Inputs and outputs have to be reachable from every machine.
+    What is shared travels with the job. Inputs and outputs have to be reachable from every machine.
     """
     ray = _import_ray()
     is_ours = not ray.is_initialized()
     if is_ours:
         _connect(ray, address, workers)
     try:
-        yield from _as_tasks(ray, work, parts)
+        yield from _as_tasks(ray, task, parts)
     finally:
         if is_ours:
             ray.shutdown()
 
 
-def _as_tasks(ray: Any, work: Work, parts: Sequence[Part]) -> Iterator[Outcome]:
-    on_gpu = work.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
-    task = ray.remote(
+def _as_tasks(ray: Any, task: Task, parts: Sequence[Any]) -> Iterator[Any]:
+    on_gpu = task.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+    remote = ray.remote(
         num_cpus=1,
         num_gpus=1 if on_gpu else 0,
         max_retries=RETRIES,
         runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}},
-    )(do_part)
+    )(_do)
     kinds = ("RaySystemError", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
     lost = tuple(getattr(ray.exceptions, kind) for kind in kinds)
-    files = ray.put(ModelFiles.read(Path(work.folder)))
-    running = {task.remote(work, part, files): part for part in parts}
+    shared = () if task.share is None else (ray.put(task.share()),)
+    do = ray.put(task.do)
+    running = {remote.remote(do, part, *shared): part for part in parts}
     while running:
         done, _ = ray.wait(list(running), num_returns=1)
         part = running.pop(done[0])
         try:
             yield ray.get(done[0])
         except lost as error:
-            raise _lost(part, error) from error
+            raise _lost(task.name(part), error) from error
 
 
-def _lost(part: Part, error: Exception) -> PartError:
+def _do(do: Callable[..., Any], part: Any, *shared: Any) -> Any:
+    return do(part, *shared)
+
+
+def _lost(name: str, error: Exception) -> PartError:
     reason = str(error).strip().splitlines()[0].rstrip(".")
-    return PartError(f"part {part.output} was begun {RETRIES + 1} times and never finished: {reason}.")
+    return PartError(f"part {name} was begun {RETRIES + 1} times and never finished: {reason}.")
 
 
 def _import_ray() -> Any:
@@ -158,3 +187,22 @@ def _refuse_unreachable(place: str | None) -> None:
 
 
 ENGINES: dict[str, Engine] = {"local": run_local, "ray": run_ray}
+
+
+def carrier(
+    engine: str, workers: int | None = None, address: str | None = None
+) -> Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]:
+    """A function that does something with each of several parts, by an engine.
+
+    Examples
+    --------
+    >>> list(carrier("local", workers=1)(len, ["a", "bcd"]))
+    [1, 3]
+    """
+    return partial(_carry, engine, workers, address)
+
+
+def _carry(
+    engine: str, workers: int | None, address: str | None, do: Callable[[Any], Any], parts: Sequence[Any]
+) -> Iterator[Any]:
+    return ENGINES[engine](Task(do), parts, workers, address)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spherepair.encoders.table import parse_kinds
 from spherepair.errors import InvalidDataError, InvalidParameterError, ModelFileError, SpherePairError
 from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
@@ -111,6 +112,21 @@ def model_needs(model: Any, id_column: str | None = None) -> Needs:
         )
     text = tuple(name for kind in TEXT_KINDS for name in encoder.used_columns(kind))
     return Needs(tuple(encoder.used_columns()), model.n_features_in_, id_column, mixed=True, text=text)
+
+
+def training_needs(estimator: Any) -> Needs:
+    """What an estimator that is not fitted reads of every file: numbers, or what its encoder takes."""
+    if not takes_raw_rows(estimator):
+        return Needs()
+    if not hasattr(estimator.encoder, "used_columns"):
+        raise InvalidParameterError(
+            "a fit on a data set takes a TableEncoder, which names the columns of texts; "
+            f"got {type(estimator.encoder).__name__} instead."
+        )
+    kinds = parse_kinds(estimator.encoder.as_)
+    if "image" in kinds.values():
+        raise InvalidParameterError("pictures of a data set cannot be read; encode them first.")
+    return Needs(mixed=True, text=tuple(name for name, kind in kinds.items() if kind in TEXT_KINDS))
 
 
 def checked_rate(model: Any, false_alarms: float | None) -> float | None:

@@ -76,6 +76,81 @@ class Outcome:
     error: str | None = None
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is."""
+
+    n_parts: int
+    n_done: int
+    n_kept: int  # of an earlier run, among those that are done
+    n_rows: int  # of this run
+    seconds: float
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows labeled in a second."""
+        return self.n_rows / max(self.seconds, 1e-9)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds that the other parts will take at this speed."""
+        return (self.n_parts - self.n_done) * self.seconds / max(1, self.n_done - self.n_kept)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a job has done.
+
+    Attributes
+    ----------
+    out : str
+    n_parts : int
+        Files in ``out``.
+    n_kept : int
+        Those that an earlier run had made.
+    n_rows : int
+        Rows in all of them.
+    cluster_sizes : list of int
+        Rows in each cluster; empty after ``transform``.
+    seconds : float
+    rows_per_second : float
+        Of this run.
+    """
+
+    out: str
+    n_parts: int
+    n_kept: int
+    n_rows: int
+    cluster_sizes: list[int]
+    seconds: float
+    rows_per_second: float
+
+    @property
+    def n_unknown(self) -> int:
+        """Rows that belong to no cluster, where ``predict`` was to look for them."""
+        return self.n_rows - sum(self.cluster_sizes) if self.cluster_sizes else 0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job would do: its parts, rows and bytes; see :func:`spherepair.scale.estimate`.
+
+    Attributes
+    ----------
+    n_parts, n_kept : int
+        All parts, and those that an earlier run has made.
+    n_rows : int or None
+        ``None`` where files have to be read to count their rows.
+    n_bytes : int
+        Size of the files.
+    """
+
+    n_parts: int
+    n_kept: int
+    n_rows: int | None
+    n_bytes: int
+
+
 def plan_parts(source: Any, needs: Needs, *, part_rows: int = PART_ROWS) -> list[Part]:
     """Parts of a data set in the order of its rows; what cannot be read is refused before the work begins."""
     files = find_files(source)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from spherepair.constraints import Constraints
 from spherepair.constraints.labels_and_answers import named_rows
@@ -20,12 +21,15 @@ from spherepair.errors import InvalidDataError
 from spherepair.estimators.trust.explaining import propose_names
 from spherepair.files.arrow_rows import widen
 from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file
-from spherepair.files.data_tables import read_rows
 from spherepair.files.places import find_files
 from spherepair.validation import require_finite
 
 #: Rows drawn at random, by default.
 SAMPLE_ROWS = 1_000_000
+#: The smallest size that is tried where pairs choose it, and how many times larger the next one is.
+FIRST_ROWS, GROWTH = 20_000, 4
+#: Share of the pairs that are held out for it, and the fewest that say anything.
+HELD_OUT, FEWEST_HELD_OUT = 0.2, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,29 +38,27 @@ class Sample:
 
     Attributes
     ----------
-    X : ndarray of shape (n_sample, n_features)
+    X : ndarray of shape (n_sample, n_features), or Arrow table where columns are not all numbers
     names : list of str or None
-        Names of the features.
+        Names of the features of an array.
     pairs : Constraints
         Between rows of the sample.
     n_rows : int
         Rows of the whole data set.
+    ids : Arrow array of shape (n_sample,)
+        ID of each row, or its position in the data set where rows have none.
     """
 
-    X: NDArray[Any]
+    X: Any
     names: list[str] | None
     pairs: Constraints
     n_rows: int
+    ids: Any = None
 
 
 def count_rows(source: Any) -> int:
     """Rows of a data set; files that do not say how many they have are read."""
-    return sum(_n_rows(open_data_file(file)) for file in find_files(source))
-
-
-def _n_rows(opened: DataFile) -> int:
-    sizes = opened.group_sizes
-    return read_rows(Path(opened.file.path)).n_rows if sizes is None else sum(sizes)
+    return sum(open_data_file(file).count() for file in find_files(source))
 
 
 def draw_sample(
@@ -81,7 +83,7 @@ def draw_sample(
     files = [open_data_file(file) for file in find_files(source)]
     for file in files:
         file.check(needs)
-    n_rows = sum(map(_n_rows, files))
+    n_rows = sum(file.count() for file in files)
     if n_rows < 2:
         raise InvalidDataError(f"the data set has {n_rows} rows; a fit needs more.")
     drawn = np.random.default_rng(seed).choice(n_rows, min(n_sample, n_rows), replace=False, shuffle=False)
@@ -90,14 +92,14 @@ def draw_sample(
         if ids is not None:
             found = _gather(files, needs, np.sort(drawn), ids)
             pairs = Constraints.read(constraints, ids=found.ids, n_rows=len(found.X))
-            return Sample(found.X, found.names, pairs, n_rows)
+            return Sample(found.X, found.names, pairs, n_rows, found.ids)
     pairs = constraints if isinstance(constraints, Constraints) else _read(constraints, n_rows)
     pairs.validate(n_rows)
     positions = np.union1d(drawn, np.concatenate([pairs.left, pairs.right]))
     found = _gather(files, needs, positions, None)
     left, right = np.searchsorted(positions, pairs.left), np.searchsorted(positions, pairs.right)
     placed = replace(pairs, left=left, right=right, n_rows=len(positions))
-    return Sample(found.X, found.names, placed, n_rows)
+    return Sample(found.X, found.names, placed, n_rows, found.ids)
 
 
 def fit_sample(estimator: Any, sample: Sample, **options: Any) -> Any:
@@ -110,13 +112,93 @@ def fit_sample(estimator: Any, sample: Sample, **options: Any) -> Any:
     return fitted
 
 
+@dataclass(frozen=True)
+class SizeTrial:
+    """Rows that were trained on, and the share of held-out pairs that were satisfied."""
+
+    n_rows: int
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenSample:
+    """A sample whose size was chosen by pairs, the sizes that were tried, and which rows were kept."""
+
+    sample: Sample
+    trials: tuple[SizeTrial, ...]
+    kept: NDArray[np.int64]
+
+    def sentence(self) -> str:
+        """The choice in words."""
+        if not self.trials:
+            return (
+                f"too few pairs to choose a size by; all {len(self.sample.X):,} rows of the sample are used"
+            )
+        told = ", ".join(f"{100 * trial.score:.1f} % with {trial.n_rows:,} rows" for trial in self.trials)
+        return f"held-out pairs satisfied: {told}; {len(self.sample.X):,} rows were chosen"
+
+
+def choose_sample(
+    estimator: Any, sample: Sample, *, first_rows: int = FIRST_ROWS, seed: int = 0, **options: Any
+) -> ChosenSample:
+    """The smallest part of a sample beyond which held-out pairs gain nothing.
+
+    A fifth of the pairs is held out. Models are trained on the rows in pairs and on more and more others,
+    each time four times as many, as long as the share of held-out pairs that are satisfied grows by more than
+    its standard error. All trials together take about a third longer than the last of them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Copies of it are fitted.
+    sample : Sample
+        With all rows that may be used.
+    first_rows : int
+        Others beside the rows in pairs in the first trial.
+    seed : int
+    **options
+        Of the estimator's ``fit``.
+    """
+    rng, n_pairs = np.random.default_rng([seed, 1]), len(sample.pairs)
+    order, n_held = rng.permutation(n_pairs), int(HELD_OUT * n_pairs)
+    if n_held < FEWEST_HELD_OUT:
+        return ChosenSample(sample, (), np.arange(len(sample.X)))
+    is_end = np.zeros(len(sample.X), dtype=bool)
+    is_end[sample.pairs.left] = is_end[sample.pairs.right] = True
+    others = rng.permutation(np.flatnonzero(~is_end))
+    trials: list[SizeTrial] = []
+    best, n_others = (sample, np.arange(len(sample.X))), min(first_rows, len(others))
+    while True:
+        kept = np.sort(np.concatenate([np.flatnonzero(is_end), others[:n_others]]))
+        part = _part_of(sample, kept)
+        held, known = part.pairs[np.sort(order[:n_held])], part.pairs[np.sort(order[n_held:])]
+        # Without names: the groups of a trial need none.
+        fitted = fit_sample(clone(estimator), replace(part, pairs=known, names=None), **options)
+        score = float(fitted.score_pairs(held))
+        error = np.sqrt(trials[-1].score * (1 - trials[-1].score) / n_held) if trials else 0.0
+        is_better = not trials or score > trials[-1].score + error
+        trials.append(SizeTrial(len(part.X), score))
+        best = (part, kept) if is_better else best
+        if not is_better or n_others == len(others):
+            return ChosenSample(best[0], tuple(trials), best[1])
+        n_others = min(GROWTH * n_others, len(others))
+
+
+def _part_of(sample: Sample, kept: NDArray[np.int64]) -> Sample:
+    """Rows at these positions, among them all that are in pairs."""
+    X = sample.X.take(kept) if hasattr(sample.X, "schema") else sample.X[kept]
+    left, right = np.searchsorted(kept, sample.pairs.left), np.searchsorted(kept, sample.pairs.right)
+    pairs = replace(sample.pairs, left=left, right=right, n_rows=len(kept))
+    return replace(sample, X=X, pairs=pairs, ids=sample.ids.take(kept))
+
+
 def _read(constraints: str | Path | None, n_rows: int) -> Constraints:
     return Constraints.from_pairs() if constraints is None else Constraints.read(constraints, n_rows=n_rows)
 
 
 @dataclass(frozen=True, eq=False)
 class _Gathered:
-    X: NDArray[Any]
+    X: Any
     names: list[str] | None
     ids: Any
 
@@ -125,30 +207,67 @@ def _gather(files: list[DataFile], needs: Needs, positions: NDArray[np.int64], i
     """Rows at these positions, in order, and those with one of these IDs."""
     import pyarrow as pa
 
-    X, names, n_found, found_ids = np.empty((0, 0)), None, 0, []
-    most = len(positions) + (0 if ids is None else len(ids))
+    most, found_ids = len(positions) + (0 if ids is None else len(ids)), []
+    rows: _Numbers | _Columns = _Columns() if needs.mixed else _Numbers(most)
+    n_found = 0
     for start, path, batch in _batches(files, needs):
-        values, names = _numbers(batch, path)
-        if not X.size:
-            X = np.empty((most, values.shape[1]), values.dtype)
-        first, stop = np.searchsorted(positions, [start, start + len(values)])
+        first, stop = np.searchsorted(positions, [start, start + len(batch.X)])
         chosen = positions[first:stop] - start
         if ids is not None:
             chosen = np.union1d(chosen, _with_ids(batch.ids, ids))
-            found_ids.append(batch.ids.take(pa.array(chosen)))
-        if values.shape[1] != X.shape[1] or n_found + len(chosen) > most:
-            raise InvalidDataError(_what_changed(path, values.shape[1], X.shape[1]))
-        X = X.astype(np.result_type(X, values), copy=False)
-        X[n_found : n_found + len(chosen)] = values[chosen]
         n_found += len(chosen)
-    joined = None if ids is None else pa.chunked_array([chunk for part in found_ids for chunk in part.chunks])
-    return _Gathered(X[:n_found], names, joined)
+        if n_found > most:
+            raise InvalidDataError(
+                f"{path} and the files before it have IDs that the pairs name more than once; IDs must be "
+                "unique."
+            )
+        rows.add(batch, chosen, path)
+        found_ids += (
+            pa.chunked_array([start + chosen]) if batch.ids is None else batch.ids.take(chosen)
+        ).chunks
+    joined = pa.chunked_array(found_ids)
+    X, names = rows.joined()
+    return _Gathered(X, names, joined)
 
 
-def _what_changed(path: str, n_features: int, expected: int) -> str:
-    if n_features != expected:
-        return f"{path} has {n_features} features, but the files before it have {expected}."
-    return f"{path} and the files before it have IDs that the pairs name more than once; IDs must be unique."
+class _Numbers:
+    """Rows of numbers in one array, made once."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._n_found = most, 0
+        self._X: NDArray[Any] = np.empty((0, 0))
+        self._names: list[str] | None = None
+
+    def add(self, batch: RowBatch, chosen: NDArray[np.int64], path: str) -> None:
+        values, self._names = _numbers(batch, path)
+        if not self._X.size:
+            self._X = np.empty((self._most, values.shape[1]), values.dtype)
+        if values.shape[1] != self._X.shape[1]:
+            raise InvalidDataError(
+                f"{path} has {values.shape[1]} features, but the files before it have {self._X.shape[1]}."
+            )
+        self._X = self._X.astype(np.result_type(self._X, values), copy=False)
+        stop = self._n_found + len(chosen)
+        self._X[self._n_found : stop] = values[chosen]
+        self._n_found = stop
+
+    def joined(self) -> tuple[Any, list[str] | None]:
+        return self._X[: self._n_found], self._names
+
+
+class _Columns:
+    """Rows of columns that hold anything, as one Arrow table."""
+
+    def __init__(self) -> None:
+        self._tables: list[Any] = []
+
+    def add(self, batch: RowBatch, chosen: NDArray[np.int64], path: str) -> None:
+        self._tables.append(batch.X.take(chosen))
+
+    def joined(self) -> tuple[Any, list[str] | None]:
+        import pyarrow as pa
+
+        return pa.concat_tables(self._tables, promote_options="permissive"), None
 
 
 def _batches(files: list[DataFile], needs: Needs) -> Iterator[tuple[int, str, RowBatch]]:

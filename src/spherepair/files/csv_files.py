@@ -1,0 +1,197 @@
+"""csv files, read whole or block by block; plain or packed, with any separator and decimal commas."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spherepair.errors import SpherePairError
+from spherepair.files.text_lines import (
+    comma_columns,
+    csv_lines,
+    read_bytes,
+    read_header,
+    refuse_other_encodings,
+    with_decimal_commas,
+)
+from spherepair.files.untrusted import Fail, decoding
+
+#: Bytes of a file that are parsed at a time, and those at its beginning that tell the types of its columns.
+BLOCK_BYTES, START_BYTES = 2**23, 2**20
+
+
+class CsvReader:
+    """A csv file whose header has been read.
+
+    Parameters
+    ----------
+    path : Path
+    fail : callable
+        Makes the error to raise of what is wrong with the file.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the columns.
+    """
+
+    def __init__(self, path: Path, fail: Fail) -> None:
+        self.path, self._fail = path, fail
+        with self._reading():
+            self.names, self._separator, self._has_records = read_header(path, fail)
+
+    def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        """Arrow table of some columns."""
+        import pyarrow.csv as pa_csv
+
+        if not self._has_records:
+            return self._empty(names, text)
+        uneven: list[Any] = []
+        with self._reading():
+            options = self._convert(names, text)
+            with self._stream() as stream:
+                table = pa_csv.read_csv(stream, parse_options=self._parse(uneven), convert_options=options)
+            if uneven:
+                raise self._uneven_row()
+            return table if self._separator == "," else with_decimal_commas(table, text)
+
+    def schema(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        """Arrow schema of some columns, as the beginning of the file has them."""
+        return self._start(names, text).schema
+
+    def batches(self, names: Sequence[str], *, text: Collection[str] = ()) -> Iterator[Any]:
+        """Arrow tables of some columns, one for each block of the file.
+
+        Columns of numbers are those of :meth:`schema`; one that holds words further down is refused.
+        """
+        import pyarrow as pa
+        import pyarrow.csv as pa_csv
+
+        commas = () if self._separator == "," else comma_columns(self._raw_start(names, text), text)
+        uneven: list[Any] = []
+        # Rows have numbers only where a single thread reads them.
+        options = pa_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)
+        with self._stream() as stream:
+            with self._reading():
+                if not self._has_records:
+                    return
+                convert = self._convert(names, text)
+                reader = pa_csv.open_csv(
+                    stream, read_options=options, parse_options=self._parse(uneven), convert_options=convert
+                )
+            # Not around the whole loop: between two batches the errors are not those of the file.
+            while True:
+                with self._reading():
+                    batch = next(reader, None)
+                    if uneven:
+                        raise self._fail(_unevenness(f"record {uneven[0].number - 1}", uneven[0], self.names))
+                    if batch is None:
+                        return
+                    table = with_decimal_commas(pa.Table.from_batches([batch]), text, commas)
+                yield table
+
+    def rows(self, n_records: int) -> NDArray[np.int64]:
+        """Line of the file where each record stands, of shape (n_records,)."""
+        lines = csv_lines(read_bytes(self.path))[1:]
+        # A quote in the middle of a value upsets the count of lines; then number the records.
+        return lines if len(lines) == n_records else np.arange(2, n_records + 2)
+
+    def _empty(self, names: Sequence[str], text: Collection[str]) -> Any:
+        import pyarrow as pa
+
+        return pa.table({name: pa.array([], pa.string() if name in text else None) for name in names})
+
+    def _start(self, names: Sequence[str], text: Collection[str]) -> Any:
+        if not self._has_records:
+            return self._empty(names, text)
+        table = self._raw_start(names, text)
+        return table if self._separator == "," else with_decimal_commas(table, text)
+
+    def _raw_start(self, names: Sequence[str], text: Collection[str]) -> Any:
+        """The first block of the file."""
+        import pyarrow as pa
+        import pyarrow.csv as pa_csv
+
+        with self._reading(), self._stream() as stream:
+            convert = self._convert(names, text)
+            start = pa_csv.ReadOptions(block_size=START_BYTES)
+            reader = pa_csv.open_csv(
+                stream, read_options=start, parse_options=self._parse([]), convert_options=convert
+            )
+            return pa.Table.from_batches([batch for batch in [next(reader, None)] if batch is not None])
+
+    def _convert(self, names: Sequence[str], text: Collection[str]) -> Any:
+        import pyarrow.csv as pa_csv
+
+        return pa_csv.ConvertOptions(include_columns=names, column_types=self._types(names, text))
+
+    def _types(self, names: Sequence[str], text: Collection[str]) -> dict[str, Any]:
+        """Types of the columns, inferred from the first block of the file."""
+        import pyarrow as pa
+        import pyarrow.csv as pa_csv
+
+        types = {name: pa.string() for name in text}  # an id such as 007 must stay what it is
+        if types.keys() >= set(names):
+            return types
+        with self._stream() as stream:
+            start = pa_csv.ReadOptions(block_size=START_BYTES)
+            inferred = pa_csv.open_csv(stream, read_options=start, parse_options=self._parse([])).schema
+        for name, found in zip(inferred.names, inferred.types, strict=True):
+            # A column that begins with whole numbers or with nothing may go on with fractions.
+            is_open = pa.types.is_integer(found) or pa.types.is_null(found)
+            types.setdefault(name, pa.float64() if is_open else found)
+        return {name: types[name] for name in names}
+
+    def _stream(self) -> Any:
+        import pyarrow as pa
+
+        is_packed = self.path.suffix.lower() == ".gz"
+        return pa.input_stream(str(self.path), compression="gzip" if is_packed else None)
+
+    def _parse(self, uneven: list[Any]) -> Any:
+        """Options of Arrow's parser; records of a wrong length are skipped and added to `uneven`."""
+        import pyarrow.csv as pa_csv
+
+        def note(row: Any) -> str:
+            uneven.append(row)
+            return "skip"
+
+        return pa_csv.ParseOptions(
+            delimiter=self._separator, newlines_in_values=True, invalid_row_handler=note
+        )
+
+    def _uneven_row(self) -> SpherePairError:
+        """What to say of the first record with more or fewer values than the header has names."""
+        import pyarrow.csv as pa_csv
+
+        uneven: list[Any] = []
+        # Rows have numbers only where a single thread reads them.
+        options = pa_csv.ReadOptions(use_threads=False)
+        with self._stream() as stream:
+            table = pa_csv.read_csv(stream, read_options=options, parse_options=self._parse(uneven))
+        first, rows = uneven[0], self.rows(table.num_rows + len(uneven))
+        return self._fail(_unevenness(f"row {rows[first.number - 2]}", first, self.names))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn whatever a damaged file makes its readers raise into one error; the disk's errors pass."""
+        shown, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        with decoding("csv", self._fail):
+            try:
+                yield
+            except ValueError:  # of Arrow's parser, which does not say where
+                refuse_other_encodings(self.path, self._fail)
+                raise
+            finally:
+                # Arrow prints a traceback for each uneven record that is not UTF-8.
+                sys.unraisablehook = shown
+
+
+def _unevenness(place: str, row: Any, names: Sequence[str]) -> str:
+    return f"{place} has {row.actual_columns} values, but the header names {len(names)} columns."
