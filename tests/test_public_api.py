@@ -75,7 +75,7 @@ def test_defaults_are_those_of_the_design() -> None:
         "learning_rate": 1e-3,
         "stopping": "settled",
         "schedule": None,
-        "wrong_answers": None,
+        "wrong_answers": "auto",
         "encoder": None,
         "device": "auto",
         "precision": "auto",

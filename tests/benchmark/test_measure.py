@@ -168,9 +168,10 @@ def test_fit_without_pretraining_is_left_alone(tmp_path):
 def test_run_measures_all_that_is_asked_for(rows, tmp_path):
     X, y = rows[0], np.arange(90) % 3
     parameters = {"hidden_dims": [8], "embedding_dim": 3, "max_epochs": 2, "stopping": "fixed"}
+    parameters |= {"pretraining": "none", "wrong_answers": None}
     measures = ("clustering", "n_clusters", "projection", "scores", "snapshots", "tail_angles")
     spec = RunSpec(
-        *("blobs", None, "SpherePair", {**parameters, "pretraining": "none"}, PairChoice(100)),
+        *("blobs", None, "SpherePair", parameters, PairChoice(100)),
         seed=0,
         measure=measures,
         tail_ratios=(0.05, 0.1),

@@ -304,7 +304,8 @@ def test_heavier_must_links_are_kept_better(make: Any, X: Any, pairs: Any) -> No
     )  # fmt: skip
     cosines = {}
     for weight in (0.2, 5.0):
-        model = make(**PLAIN | {"terms": replace(NO_TERMS, must_link_weight=weight)})
+        terms = replace(NO_TERMS, must_link_weight=weight)
+        model = make(**PLAIN | {"terms": terms, "wrong_answers": None})
         z = model.fit(X, constraints=contrary, on_conflict="keep").embedding_
         cosines[weight] = np.einsum("ij,ij->i", z[pairs.left], z[pairs.right]).mean()
     assert cosines[5.0] > cosines[0.2] + 0.1

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from spherepair.constraints.graph import unordered_pairs
+from spherepair.constraints.graph import build_graph, is_contradictory, unordered_pairs
 from spherepair.constraints.pair_arrays import PairArrays
 
 Floats = NDArray[np.float64]
@@ -49,6 +49,11 @@ FEW_MUST_LINKS, FEW_ROWS = 30, 0.25
 FIRST_TRUST, LAST_TRUST = 0.9, 0.5
 #: The mean of the log-odds of what the neighbors said at first and say now is too cautious by this factor.
 SHARPENING = 1.3
+#: Where the neighbors deny a larger share of the answers, the neighbors are wrong: the clusters that are
+#: meant are not those that the rows form by themselves.
+MOST_WRONG = 0.4
+#: Contradictions that may be missing by chance, and how much the neighbors may exceed what answers show.
+MISSED, EXCESS = 3, 2.0
 #: Answers about two clusters that must contradict these for S to be one half there, and their share.
 FEWEST_CONTRARY, CONTRARY_SHARE = 3.0, 0.5
 #: Somebody whose 1 - alpha - beta is below says almost nothing: the answers are random, or always the same.
@@ -199,6 +204,29 @@ def agreement_table(left: Floats, right: Floats, is_must_link: NDArray[np.bool_]
     return np.where(is_denied, 0.5, same)
 
 
+def most_wrong(pairs: PairArrays) -> float:
+    """Largest credible share of wrong answers, by what these say of each other.
+
+    A pair whose rows other must-links connect is a check: a wrong answer there makes a contradiction more
+    often than not. Many checks without any prove that few are wrong.
+
+    Examples
+    --------
+    >>> from spherepair.constraints import Constraints
+    >>> labels = np.arange(20) // 10
+    >>> round(most_wrong(Constraints.from_labels(labels, 150, random_state=0)), 2)
+    0.12
+    >>> most_wrong(Constraints.from_labels(labels, 15, random_state=0))
+    0.4
+    """
+    graph = build_graph(pairs)
+    n_inside = int(np.count_nonzero(graph.left_component == graph.right_component))
+    n_checks = n_inside - (len(graph.components.rows) - graph.components.n_components)
+    n_contradictions = int(np.count_nonzero(is_contradictory(pairs, graph)))
+    seen = (n_contradictions + MISSED) / max(n_checks, 1)
+    return min(EXCESS * seen, MOST_WRONG)
+
+
 def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None) -> Judgment:
     """Find the error rates of everybody, and how likely each answer is right.
 
@@ -289,6 +317,16 @@ class Judge:
         if self.first is not None:
             same = expit(SHARPENING * 0.5 * (_log_odds(self.first) + _log_odds(same)))
         return judge_answers(self.pairs, same, share=self.share)
+
+    def first_opinion(self, same: Floats) -> Judgment:
+        """The same of a training that took all answers for right, if the neighbors can be believed at all."""
+        found = self(same)
+        if self.share is not None or found.wrong.share <= most_wrong(self.pairs):
+            return found
+        n_pairs = len(self.pairs)
+        return Judgment(
+            np.ones(n_pairs), np.full(n_pairs, 0.5), WrongAnswers(0.0, 0.0, 0.0, 0), np.ones(n_pairs, bool)
+        )
 
     def worth(self, same: Floats, progress: float) -> NDArray[np.float32]:
         """What each answer counts, (n_pairs,), after so much of the training, from 0 to 1."""

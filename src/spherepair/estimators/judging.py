@@ -1,10 +1,12 @@
 """Training on answers of which some are wrong.
 
-    train as always -> after a fifth of the epochs, ask the neighbors of every pair whether its answer is
-    right -> where some are not, start again from the pretrained weights and train on what each answer is
-    worth, judging again as the network learns
+    train as always -> after two to four fifths of the epochs, ask the neighbors of every pair whether its
+    answer is right -> where some are not, start again from the pretrained weights and train on what each
+    answer is worth, judging again as the network learns
 
-A fifth, because a network first learns what most answers agree on, and the wrong ones by heart only later.
+Not later, because a network first learns what most answers agree on, and the wrong ones by heart only then.
+Not earlier, because the clusters that are meant need not be those that the rows form by themselves: then the
+neighbors deny many answers at first and none once the network has learned them. Wrong answers are denied on.
 The first judgment of the second training comes half from these clusters and half from those before any pair
 was seen: answers have spoiled the former, the latter need not be the ones that are meant. Where must-links
 are few, it stays one half of every later judgment, and unsure must-links are left out at first: what is
@@ -32,6 +34,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from spherepair.clustering.answer_errors import (
     FEWEST_PAIRS,
+    MOST_WRONG,
     Judge,
     Judgment,
     Witnesses,
@@ -62,8 +65,10 @@ PRETRAINED, SAME, N_CLUSTERS = "pretrained.", "same", "n_clusters"
 N_WITNESSES = 20
 #: Below this estimated share nothing is wrong.
 LEAST_SHARE = 0.01
-#: The first training is looked at after one in so many of its epochs.
-LOOK = 5
+#: The first training is looked at after every such part of its epochs.
+LOOKS = 5
+#: The more answers the neighbors deny, the longer they must insist: after so many looks, at most this share.
+INSISTENCE = {2: 0.22, 3: 0.33, 4: MOST_WRONG}
 #: Restarts and iterations of k-means for such a judgment.
 KMEANS_STARTS, KMEANS_ITERATIONS = 3, 20
 
@@ -132,11 +137,11 @@ class JudgingClusterer(DeepConstrainedClusterer):
         else:
             is_over = self._train_first(job, judge)
             self._finish(job)
-            judgment = self._judge_fitted(judge)
+            same = self._witnessed(judge)
+            judgment = judge.first_opinion(same)
             if not is_over and not self._are_wrong(judgment):
                 self._keep(judgment, job.pairs)
                 return
-            same = judgment.neighbors_same
             job.session.kept |= {SAME: torch.tensor(same), N_CLUSTERS: torch.tensor(self.n_clusters_)}
             job.network.load_state_dict(pretrained.state_dict())
         if is_second:
@@ -147,7 +152,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
         again = replace(job, worth=judge.worth(same, 0.0))
         self._train_weighed(again, judge, same)
         self._finish(again)
-        judgment = self._judge_fitted(judge)
+        judgment = judge(self._witnessed(judge))
         self._keep(judgment, job.pairs, worth=judgment.worth)
         logger.warning("%s", judgment.wrong)
 
@@ -239,10 +244,11 @@ class JudgingClusterer(DeepConstrainedClusterer):
         z = F.normalize(judge.before.to(self._hardware.device), dim=1)
         return judge.same(self._memberships(z, 0, self.n_clusters_))
 
-    def _judge_fitted(self, judge: Judge) -> Judgment:
+    def _witnessed(self, judge: Judge) -> NDArray[np.float64]:
+        """What the neighbors say by the clusters that were found."""
         logits = self._membership_logits()
         z = torch.from_numpy(self.embedding_[judge.asked]).to(self._hardware.device)
-        return judge(judge.same(logits(z).softmax(dim=1).cpu().numpy()))
+        return judge.same(logits(z).softmax(dim=1).cpu().numpy())
 
     def _train_first(self, job: Job, judge: Judge) -> bool:
         """Train as always; returns whether that ended before its time because answers are wrong.
@@ -253,12 +259,13 @@ class JudgingClusterer(DeepConstrainedClusterer):
         look = None
         if isinstance(plan.objective, SemiSupervisedObjective) and self.n_clusters != "auto":
 
-            def is_wrong(objective: SemiSupervisedObjective) -> bool:
+            def is_wrong(objective: SemiSupervisedObjective, n_looks: int) -> bool:
                 z = objective.embed(torch.from_numpy(judge.asked))
-                found = self._memberships(z, 0, int(self.n_clusters))
-                return self._are_wrong(judge(judge.same(found)))
+                found = judge.first_opinion(judge.same(self._memberships(z, 0, int(self.n_clusters))))
+                is_early = judge.share is None and found.wrong.share > INSISTENCE.get(n_looks, 0.0)
+                return self._are_wrong(found) and not is_early
 
-            look = Look(rule, max(1, int(self.max_epochs) // LOOK), is_wrong)
+            look = Look(rule, max(1, int(self.max_epochs) // LOOKS), is_wrong)
             plan.objective.reweigh = look
         job.session.run_stage(
             plan,

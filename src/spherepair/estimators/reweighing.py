@@ -21,7 +21,7 @@ MEMORY = 0.5
 
 
 class Look(nn.Module):
-    """A look at the answers during the first training, which ends it where some are wrong.
+    """Looks at the answers during the first training, which end it where some are wrong.
 
     A stopping rule as well; a module, so that checkpoints contain what it has found.
 
@@ -29,26 +29,27 @@ class Look(nn.Module):
     ----------
     rule : StoppingRule
         When to stop otherwise.
-    epoch : int
-        When to look.
+    every : int
+        Epochs between two looks.
     is_wrong : callable
-        Whether some answers are wrong, given embeddings of the rows that are asked, by an objective.
+        Whether some answers are wrong, given an objective that embeds the rows that are asked, and the number
+        of the look.
     """
 
     has_ended: Tensor
 
     def __init__(
-        self, rule: StoppingRule, epoch: int, is_wrong: Callable[[SemiSupervisedObjective], bool]
+        self, rule: StoppingRule, every: int, is_wrong: Callable[[SemiSupervisedObjective, int], bool]
     ) -> None:
         super().__init__()
-        self._rule, self._epoch, self._is_wrong = rule, epoch, is_wrong
+        self._rule, self._every, self._is_wrong = rule, every, is_wrong
         self.watches = rule.watches
         self.register_buffer("has_ended", torch.zeros((), dtype=torch.bool))
 
     def forward(self, objective: SemiSupervisedObjective, epoch: int) -> None:
         """Look, if it is time to."""
-        if epoch == self._epoch:
-            self.has_ended.fill_(self._is_wrong(objective))
+        if epoch > 0 and epoch % self._every == 0:
+            self.has_ended.fill_(self._is_wrong(objective, epoch // self._every))
 
     def should_stop(self, values: Sequence[float]) -> bool:
         """Whether answers are wrong, or the rule says so."""
