@@ -9,6 +9,7 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -37,14 +38,12 @@ END_BYTES = 8
 _DEEPEST = 16
 
 
-def read_description(path: Path, fail: Fail) -> Any:
+def read_description(stream: Any, fail: Fail) -> Any:
     """What the end of a parquet file says of it; columns are counted before they are used."""
     import pyarrow.parquet as pq
 
-    with path.open("rb") as stream:
-        length = footer_bytes(stream, path.stat().st_size)
-    refuse_above(length, FOOTER_BYTES, "bytes that describe its columns", fail)
-    metadata = pq.read_metadata(path)
+    refuse_above(footer_bytes(stream), FOOTER_BYTES, "bytes that describe its columns", fail)
+    metadata = pq.read_metadata(stream)
     refuse_above(metadata.num_columns, NAMED_COLUMNS, "columns", fail)
     return metadata
 
@@ -54,12 +53,13 @@ def read_parquet(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any
     import pyarrow.parquet as pq
 
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    size = path.stat().st_size
     # Runs of one value take no room in the file, but eight bytes each in memory.
     values = sum(group.num_rows for group in groups) * len(names) * 8
-    refuse_large(max(values, sum(group.total_byte_size for group in groups)), path, fail)
+    refuse_large(max(values, sum(group.total_byte_size for group in groups)), size, fail)
     with path.open("rb") as stream:
         pages = page_sizes(stream, metadata, set(names))
-    refuse_large(pages.most_bytes, path, fail)
+    refuse_large(pages.most_bytes, size, fail)
     if pages.largest_text * pages.n_texts > limit(UNPACKED_BYTES):
         return _read_repeated(path, names, pages.largest_text, fail)
     return pq.read_table(path, columns=names, partitioning=None)
@@ -71,15 +71,26 @@ def _read_repeated(path: Path, names: list[str], longest: int, fail: Fail) -> An
     import pyarrow.parquet as pq
 
     batches, n_bytes = [], 0
-    n_rows = min(MOST_BATCH_ROWS, max(1, limit(UNPACKED_BYTES) // (4 * longest)))
+    n_rows = _rows_of(longest)
     with pq.ParquetFile(path) as opened:
         for batch in opened.iter_batches(batch_size=n_rows, columns=names):
             batches.append(batch)
-            n_bytes += batch.nbytes
-            refuse_large(n_bytes, path, fail)
+            n_bytes += unfolded_bytes(batch)
+            refuse_large(n_bytes, path.stat().st_size, fail)
         schema = opened.schema_arrow
     chosen = pa.schema([schema.field(name) for name in names], schema.metadata)
     return pa.Table.from_batches([batch.select(names) for batch in batches], chosen).combine_chunks()
+
+
+def _rows_of(longest: int) -> int:
+    """Rows that may be read at a time where each may hold a text so long."""
+    return min(MOST_BATCH_ROWS, max(1, limit(UNPACKED_BYTES) // (16 * max(1, longest))))
+
+
+def unfolded_bytes(batch: Any) -> int:
+    """Bytes of a batch once texts that repeat are written out, as whoever uses them does."""
+    unfolded = (getattr(column, "dictionary_decode", lambda c=column: c)() for column in batch.columns)
+    return sum(int(column.nbytes) for column in unfolded)
 
 
 @dataclass
@@ -93,7 +104,8 @@ class PageSizes:
     n_values : int
     largest, largest_text : int
         Bytes of the largest page, and of the largest with texts, unpacked; a text is no longer.
-    n_texts : int
+    n_texts, n_listed : int
+        Values that are texts, and those that stand in lists.
     """
 
     n_bytes: int = 0
@@ -101,6 +113,7 @@ class PageSizes:
     largest: int = 0
     largest_text: int = 0
     n_texts: int = 0
+    n_listed: int = 0
 
     @property
     def most_bytes(self) -> int:
@@ -108,21 +121,26 @@ class PageSizes:
         return max(self.n_bytes, 8 * self.n_values)
 
 
-def footer_bytes(stream: Any, size: int) -> int:
+def footer_bytes(stream: Any) -> int:
     """Length of the description at the end of a parquet file; ``ValueError`` where there is none."""
-    stream.seek(max(0, size - END_BYTES))
+    stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, stream.tell() - END_BYTES))
     end = stream.read(END_BYTES)
     if len(end) < END_BYTES or end[4:] not in (b"PAR1", b"PARE"):
         raise ValueError("it does not end as a parquet file does")
     return int.from_bytes(end[:4], "little")
 
 
-def refuse_large_pages(
+def safe_batch_rows(
     stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int], fail: Fail
-) -> None:
-    """Refuse a file, of which only a batch is in memory at a time, where a single page is too large."""
+) -> int:
+    """Rows of a file that may be read at a time; one with a page or lists that are too large is refused."""
     pages = page_sizes(stream, metadata, names, groups)
     refuse_above(pages.largest, UNPACKED_BYTES, "bytes in one page when it is unpacked", fail)
+    # A single row may hold all of them.
+    refuse_large(8 * pages.n_listed, stream.seek(0, os.SEEK_END), fail)
+    is_repeated = pages.largest_text * pages.n_texts > limit(UNPACKED_BYTES)
+    return _rows_of(pages.largest_text) if is_repeated else MOST_BATCH_ROWS
 
 
 def page_sizes(
@@ -146,11 +164,12 @@ def page_sizes(
             chunk = row_group.column(place)
             # A part of a nested column is called column.part; a name may itself have a dot.
             if not names.isdisjoint(accumulate(chunk.path_in_schema.split("."), "{}.{}".format)):
-                _add_chunk(found, stream, chunk)
+                is_list = metadata.schema.column(place).max_repetition_level > 0
+                _add_chunk(found, stream, chunk, is_list=is_list)
     return found
 
 
-def _add_chunk(found: PageSizes, stream: Any, chunk: Any) -> None:
+def _add_chunk(found: PageSizes, stream: Any, chunk: Any, *, is_list: bool) -> None:
     is_text = chunk.physical_type == "BYTE_ARRAY"
     for header in _headers(stream, chunk):
         size = header[_UNPACKED_SIZE]
@@ -158,6 +177,7 @@ def _add_chunk(found: PageSizes, stream: Any, chunk: Any) -> None:
         found.largest = max(found.largest, size)
         n_values = max(_field(header, kind, _N_VALUES) for kind in (_DATA, _DATA_V2))
         found.n_values += n_values
+        found.n_listed += n_values if is_list else 0
         if is_text:
             found.largest_text = max(found.largest_text, size)
             found.n_texts += n_values
