@@ -18,7 +18,7 @@ from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_tables import Table, feature_columns, not_numeric, open_table, read_table
 from spherepair.files.parquet_files import read_description, safe_batch_rows, unfolded_bytes
 from spherepair.files.places import SourceFile
-from spherepair.files.untrusted import STREAMED_RATIO, refuse_large
+from spherepair.files.untrusted import STREAMED_RATIO, decoding, refuse_large
 
 #: Most rows, and most values, in a batch.
 BATCH_ROWS, BATCH_ENTRIES, FEWEST_ROWS = 65_536, 2**23, 1024
@@ -168,6 +168,8 @@ class _ParquetRows(DataFile):
                 ids = None if needs.id_column is None else table[needs.id_column]
                 yield RowBatch(table.select(wanted), ids, first)
                 first += len(table)
+        if first != sum(sizes[:stop]):
+            raise self._fail("has fewer or more rows than it says; write or copy the file again")
 
     def _safe_rows(self, metadata: Any, names: set[str], groups: range) -> int:
         if not self.file.is_local:  # elsewhere each header of a page would be a request of its own
@@ -196,13 +198,11 @@ class _ParquetRows(DataFile):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            if isinstance(error, InvalidDataError):
-                raise
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise self._fail(f"cannot be read as parquet ({reason}); write or copy the file again") from error
+        with decoding("parquet", self._fail_with):
+            try:
+                yield
+            except OSError as error:  # of the disk or the store too: one file of many is at fault
+                raise ValueError(" ".join(str(error).split())) from error
 
 
 def _gather(batches: Iterator[Any], most_rows: int) -> Iterator[Any]:
