@@ -37,6 +37,8 @@ from spherepair.errors import SpherePairError
 CORPUS = Path(__file__).parent / "corpus"
 #: Longest time for one input, in seconds, and the longest message.
 LONGEST, LONGEST_MESSAGE = 10, 3000
+#: Longest time until a process has the whole files to start from: some are fitted.
+LONGEST_START = 600
 
 
 def try_input(target: str, files: dict[str, bytes], folder: Path) -> str:
@@ -117,7 +119,7 @@ def fuzz(target: str, *, seed: int, seconds: float, memory: int, out: Path) -> t
             so_far = Counter[str]()
             try:
                 while True:
-                    if not mine.poll(3 * LONGEST):
+                    if not mine.poll(3 * LONGEST if last else LONGEST_START):
                         process.kill()
                     what, files, said = mine.recv()
                     if what == "found":
