@@ -15,17 +15,16 @@ import argparse
 import importlib
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from chaos_disk import REFUSED, small_disk, too_little_room
 from chaos_label import kill_label, label_on_full_disk
-from chaos_ray import kill_ray_drivers
+from chaos_ray import RayJob
 from chaos_trials import Run, Trial, Workshop
 
 from spherepair.errors import SpherePairError
@@ -35,10 +34,8 @@ LOADED = (
     *("cli.app", "cli.model_commands", "cli.predict_command", "cli.inspect_commands", "cli.ask_command"),
     *("cli.data_commands", "cli.label_command", "app.server", "report", "benchmark", "scale", "baselines"),
 )
-#: Size of the small disk, bytes that are left on it when it is full, and pairs of runs at once.
-DISK, ROOMS, N_TWICE = "3m", (0, 0, 4096, 8192, 30_000, 100_000), 4
-#: Exit codes of a command that could not write: 1 where some runs of a grid failed.
-REFUSED = (1, 2)
+#: Bytes that are left on the small disk when it is full, and pairs of runs at once.
+ROOMS, N_TWICE = (0, 0, 4096, 8192, 30_000, 100_000), 4
 
 
 def kill_again_and_again(
@@ -123,7 +120,7 @@ def run_on_full_disk(workshop: Workshop, trial: Trial, out: Path, *, is_disk: bo
     counts = Counter[str]()
     for room in ROOMS:
         trial.prepare()
-        with _too_little_room(out, room, is_disk=is_disk) as most_bytes:
+        with too_little_room(out, room, is_disk=is_disk) as most_bytes:
             run = Run(trial.work, workshop.log, most_bytes=most_bytes)
             code = run.wait()
             counts["refused" if code else "had room"] += 1
@@ -135,43 +132,11 @@ def run_on_full_disk(workshop: Workshop, trial: Trial, out: Path, *, is_disk: bo
     return counts + _left_behind(out)
 
 
-@contextmanager
-def _too_little_room(out: Path, left: int, *, is_disk: bool) -> Iterator[int | None]:
-    """Fill the disk but for some bytes, or say how long a file may become."""
-    if not is_disk:
-        yield max(left, 4096)  # what the command says goes into a file too
-        return
-    filler = out / "filler"
-    with filler.open("wb", buffering=0) as stream, suppress(OSError):
-        while stream.write(bytes(4096)):
-            pass
-    os.truncate(filler, max(0, filler.stat().st_size - left))
-    try:
-        yield None
-    finally:
-        filler.unlink()
-
-
-@contextmanager
-def small_disk(given: Path | None) -> Iterator[tuple[Path, bool]]:
-    """A folder on a small file system, and whether it is one."""
-    if given is not None:
-        yield given, True
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        words = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", folder]
-        is_disk = subprocess.run(words, check=False, stderr=subprocess.DEVNULL).returncode == 0
-        try:
-            yield Path(folder), is_disk
-        finally:
-            if is_disk:
-                subprocess.run(["umount", "-l", folder], check=False)
-
-
 def _sections(workshop: Workshop, options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Counter]]]:
     """Names of all trials, and what does them."""
     source, out = random.Random(options.seed), workshop.at / "out"
     out.mkdir()
+    has_ray = importlib.util.find_spec("ray") is not None
     for name, trial in workshop.trials(out).items():
         yield name, lambda t=trial: kill_again_and_again(workshop, t, out, options.kills, source)
         yield f"two at once: {name}", lambda t=trial: run_twice_at_once(workshop, t, out)
@@ -184,12 +149,13 @@ def _sections(workshop: Workshop, options: argparse.Namespace) -> Iterator[tuple
                 )
         if is_disk:
             yield "full disk: label", lambda: label_on_full_disk(workshop, folder)
+        if is_disk and has_ray:
+            yield "full disk: predict --engine ray", RayJob(workshop, folder).run_on_full_disk
     yield "label", lambda: kill_label(workshop, options.kills, options.seed)
-    if importlib.util.find_spec("ray") is not None:
-        yield (
-            "predict --engine ray",
-            lambda: kill_ray_drivers(workshop, out, max(1, options.kills // 10), source),
-        )
+    if has_ray:
+        job = RayJob(workshop, out)
+        yield "two at once: predict --engine ray", job.run_twice_at_once
+        yield "predict --engine ray", lambda: job.kill_drivers(max(1, options.kills // 10), source)
 
 
 def main() -> int:

@@ -9,10 +9,12 @@ import signal
 import sys
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import label_kills
+from chaos_disk import too_little_room
 from chaos_trials import Run, Workshop
 from label_load import TOKEN, Server, right_reply, write_rows
 
@@ -129,30 +131,21 @@ def kill_label(workshop: Workshop, kills: int, seed: int) -> Counter[str]:
 def label_on_full_disk(workshop: Workshop, disk: Path) -> Counter[str]:
     """Answers while the disk is full are refused with a sentence; with room again they are taken."""
     server, y = _server(workshop, disk)
-    counts, filler = Counter[str](), disk / "filler"
+    counts = Counter[str]()
     with server, server.client("ann") as client:
         card = client.get(f"{server.project}/question").json()
         for is_full in (False, True, False, True, False):
-            if is_full:
-                with filler.open("wb", buffering=0) as stream:
-                    try:
-                        while stream.write(bytes(4096)):
-                            pass
-                    except OSError:
-                        pass
-            else:
-                filler.unlink(missing_ok=True)
-            for _ in range(5):
-                body = {"ticket": card["ticket"], "reply": right_reply(card, y), "seconds": 1.0}
-                reply = client.post(f"{server.project}/answers", json=body)
-                counts[f"status {reply.status_code}"] += 1
-                counts["acknowledged"] += reply.is_success
-                counts["not a sentence"] += reply.status_code == 500 or not (
-                    reply.is_success or reply.json()["error"].endswith(".")
-                )
-                if reply.is_success and reply.json()["question"]["ticket"]:
-                    card = reply.json()["question"]
-        filler.unlink(missing_ok=True)
+            with too_little_room(disk, 0) if is_full else nullcontext():
+                for _ in range(5):
+                    body = {"ticket": card["ticket"], "reply": right_reply(card, y), "seconds": 1.0}
+                    reply = client.post(f"{server.project}/answers", json=body)
+                    counts[f"status {reply.status_code}"] += 1
+                    counts["acknowledged"] += reply.is_success
+                    counts["not a sentence"] += reply.status_code == 500 or not (
+                        reply.is_success or reply.json()["error"].endswith(".")
+                    )
+                    if reply.is_success and reply.json()["question"]["ticket"]:
+                        card = reply.json()["question"]
         log = label_kills.read_log(server)
     counts["lost"] = abs(counts["acknowledged"] - len(log))
     counts["twice"] = len(log) - len({line["number"] for line in log})

@@ -25,10 +25,13 @@ from sklearn.datasets import make_blobs
 
 from spherepair import Constraints, load
 from spherepair.cli import main as run_command
+from spherepair.errors import ModelFileError
 
 BRIEF = ("--hidden-dims", "8", "--pretraining", "none", "--max-epochs", "15", "--seed", "0", "--quiet")
 N_ROWS, N_ANSWERS, N_FILES = 90, 6, 4
 ANSWERER = f"{sys.executable} -S {Path(__file__).with_name('chaos_answerer.py')}"
+#: Trials that write a model over an old one.
+OF_MODELS = ("save once", "fit over a model", "refine")
 TINY_GRID = """
 id = "tiny"
 title = "Tiny grid"
@@ -159,6 +162,7 @@ class Workshop:
             pq.write_table(table, folder / "set" / f"{part}.parquet")
         for seed, name in enumerate(("one", "other")):
             self.do(self.fit(folder / name, "--seed", seed))
+        (folder / "old.html").write_text("<html>an older report</html>")
         self.known = [load(folder / name).embedding_ for name in ("one", "other")]
         self.out = folder / "expected"
         self.out.mkdir()
@@ -199,6 +203,9 @@ class Workshop:
             shutil.rmtree(model, ignore_errors=True)
             shutil.copytree(at / "one", model)
 
+        def start_report() -> None:
+            shutil.copy(at / "old.html", out / "report.html")
+
         def fresh(folder: Path, count: int, pattern: str) -> Callable[[], None]:
             """Begin anew once all is done."""
             return lambda: (
@@ -234,9 +241,13 @@ class Workshop:
                 lambda: start_refine() if not model.exists() else None,
                 is_endless=True,
             ),
+            "save once": trial("save once", lambda: self.save_over(model), start_refine, second=(0,)),
+            "fit over a model": trial(
+                "fit over a model", self.fit(model, "--seed", 1), start_refine, second=(0,)
+            ),
             "refine": trial("refine", refine, start_refine),
             "bench run": trial("bench run", grid, fresh(results / "runs", 3, "*.json"), second=(0,)),
-            "report": trial("report", [*report, "-o", out / "report.html"], second=(0,)),
+            "report": trial("report", [*report, "-o", out / "report.html"], start_report, second=(0,)),
             "ask": trial("ask", [*ask, *BRIEF[:6]], lambda: self.forget_answers(record)),
             "predict": trial(
                 "predict",
@@ -249,13 +260,13 @@ class Workshop:
         """What a run of a command has left, as plain data; what does not belong to it is not looked at."""
         if name == "fit --checkpoint":
             return load(out / "fitted").labels_.tolist()
-        if name == "refine":
+        if name in OF_MODELS:
             return load(out / "model").embedding_.tolist()
         if name == "bench run":
             records = [json.loads(file.read_text()) for file in (out / "results" / "runs").glob("*.json")]
             return sorted((record["key"], str(record["scores"])) for record in records)
         if name == "report":
-            return (out / "report.html").read_text().rstrip().endswith("</html>")
+            return (out / "report.html").read_bytes()
         if name == "ask":
             return self.count_answers(out / "answers.jsonl")
         return {
@@ -266,12 +277,12 @@ class Workshop:
         """Whether what is there of an interrupted run is the old or the new result, or a whole part of it."""
         if name == "fit --checkpoint":
             return not (out / "fitted").exists() or self.result(name, out) == self.expected[name]
-        if name == "refine":
+        if name in OF_MODELS:
             return self.result(name, out) in (self.known[0].tolist(), self.expected[name])
         if name == "bench run":
             return set(self.result(name, out)) <= set(self.expected[name])
         if name == "report":
-            return not (out / "report.html").exists() or self.result(name, out)
+            return self.result(name, out) in ((self.at / "old.html").read_bytes(), self.expected[name])
         if name == "ask":
             return 0 <= self.count_answers(out / "answers.jsonl") <= N_ANSWERS
         whole = self.expected["predict"]
@@ -300,6 +311,15 @@ class Workshop:
     def save_once(self, model: Path) -> None:
         """Save a model as somebody does who knows nothing of kills."""
         load(self.at / "one").save(model)
+
+    def save_over(self, model: Path) -> int:
+        """Save another model over one; 2 where the disk is full, as a program that says so would end."""
+        try:
+            load(self.at / "other").save(model)
+        except ModelFileError as error:
+            print(error)
+            return 2
+        return 0
 
     def save_for_ever(self, model: Path) -> None:
         """Save one of two models over the other, without end."""

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import glob
-import os
-import shutil
-import subprocess
 import uuid
 from pathlib import Path
 
@@ -16,6 +12,7 @@ pytest.importorskip("sqlalchemy")
 pytest.importorskip("httpx")
 
 from fastapi.testclient import TestClient
+from tests.fuzz.postgresql import find_postgresql, make_database, running_postgresql
 
 from spherepair.app.database import sqlite_url
 from spherepair.app.projects import Projects
@@ -68,29 +65,13 @@ def as_person(client: TestClient, name: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory):
+def postgresql():
     """The socket folder of a server that these tests start and stop."""
     pytest.importorskip("psycopg")
-    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-    if not found:
+    if find_postgresql() is None:
         pytest.skip("PostgreSQL's server is not installed (apt install postgresql)")
-    tools, folder = Path(found[-1]), Path(f"/tmp/spherepair-pg-{uuid.uuid4().hex[:8]}")
-    folder.mkdir()
-    prefix: list[str] = []
-    if os.geteuid() == 0:  # the server refuses to run as root
-        shutil.chown(folder, "postgres")
-        prefix = ["runuser", "-u", "postgres", "--"]
-    data = folder / "data"
-
-    def run(*words: object) -> None:
-        quiet = subprocess.DEVNULL
-        subprocess.run([*prefix, *map(str, words)], check=True, stdout=quiet, stderr=quiet, cwd="/")
-
-    run(tools / "initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync")
-    run(tools / "pg_ctl", "-D", data, "-w", "-o", f"-k {folder} -c listen_addresses=''", "start")
-    yield folder
-    run(tools / "pg_ctl", "-D", data, "-m", "immediate", "stop")
-    shutil.rmtree(folder, ignore_errors=True)
+    with running_postgresql() as folder:
+        yield folder
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -98,10 +79,4 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
     if request.param == "sqlite":
         return sqlite_url(tmp_path / "log.db")
-    folder = request.getfixturevalue("postgresql")
-    import psycopg
-
-    name = f"t{uuid.uuid4().hex}"
-    with psycopg.connect(host=str(folder), user="postgres", dbname="postgres", autocommit=True) as admin:
-        admin.execute(f"create database {name}")
-    return f"postgresql+psycopg://postgres@/{name}?host={folder}"
+    return make_database(request.getfixturevalue("postgresql"), f"t{uuid.uuid4().hex}")

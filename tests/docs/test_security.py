@@ -29,12 +29,19 @@ TESTS = {
         f"{FILES}::test_parquet_and_zip_bombs_are_refused_before_they_are_read",
         f"{FILES}::test_too_many_columns_are_counted_before_they_are_read",
         "tests/files/test_parquet_files.py::test_a_long_text_that_stands_in_every_row_is_refused",
+        "tests/files/test_parquet_files.py::test_rows_of_a_part_are_counted_before_they_are_read",
     ],
     "What an error repeats": [f"{FILES}::test_what_is_quoted_from_a_file_is_short"],
     "It can be wrong": [f"{SAVING}::test_a_loaded_model_can_be_saved_again"],
     "It cannot run code": [
         f"{SAVING}::test_a_damaged_model_is_refused_and_nothing_executed",
         f"{SAVING}::test_pickled_weights_are_not_executed_even_with_a_right_digest",
+    ],
+    "It downloads nothing": [
+        "tests/encoders/test_image.py::test_a_network_of_timm_is_downloaded_by_fit_alone",
+        "tests/encoders/test_image.py::test_a_network_of_torchvision_is_downloaded_by_fit_alone",
+        "tests/encoders/test_text.py::test_a_model_by_name_is_looked_for_on_this_machine_first",
+        "tests/encoders/test_text.py::test_a_saved_model_runs_no_code_of_a_folder_that_it_names",
     ],
     "Accidents are noticed": [
         f"{ALTERED}::test_a_checkpoint_with_any_flipped_bit_is_refused",

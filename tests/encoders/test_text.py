@@ -216,6 +216,21 @@ def test_a_model_by_name_is_looked_for_on_this_machine_first(sentences: Any, tex
         encoder.transform(texts)
 
 
+@pytest.mark.parametrize("modules", ['[{"type": "own.Code"}]', "[1]", "{", "[" * 10**5])
+def test_a_saved_model_runs_no_code_of_a_folder_that_it_names(
+    sentences: Any, texts: list[str], tmp_path: Path, modules: str
+) -> None:
+    (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.Transformer"}]')
+    encoder = TextEncoder(tmp_path).fit(texts)
+    assert encoder.transform(texts).shape == (80, 3)
+    text.load_text_model.cache_clear()
+    sentences.asked.clear()
+    (tmp_path / "modules.json").write_text(modules)
+    with pytest.raises(InvalidParameterError, match=r"holds code of its own \('own.Code'\)|is damaged"):
+        encoder.transform(texts)
+    assert not sentences.asked
+
+
 def test_a_model_that_is_nowhere_is_named(sentences: Any, texts: list[str]) -> None:
     with pytest.raises(InvalidParameterError, match="'nowhere' is neither"):
         TextEncoder("nowhere").fit(texts)

@@ -74,11 +74,12 @@ def test_pages_are_counted_as_they_are(tmp_path):
 
 
 @pytest.mark.usefixtures("small_limits")
-def test_a_long_text_that_stands_in_every_row_is_refused(tmp_path):
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_a_long_text_that_stands_in_every_row_is_refused(tmp_path, store_schema):
     path = tmp_path / "rows.parquet"
     words = pa.DictionaryArray.from_arrays(np.zeros(200_000, np.int32), ["x" * 100_000])
     # Without Arrow's own description of types a reader makes plain texts of the dictionary.
-    pq.write_table(pa.table({"text": words}), path, store_schema=False)
+    pq.write_table(pa.table({"text": words}), path, store_schema=store_schema)
     assert path.stat().st_size < 50_000
     with pytest.raises(InvalidDataError, match=rf"more than {LIMIT:,} bytes .* SPHEREPAIR_LIMITS"):
         read(path)
@@ -122,3 +123,54 @@ def test_a_long_description_is_refused_before_it_is_read(tmp_path, monkeypatch):
     pq.write_table(pa.table({f"column {n}": [0.0] for n in range(100)}), tmp_path / "rows.parquet")
     with pytest.raises(InvalidDataError, match="more than 1,000 bytes that describe its columns"):
         read(tmp_path / "rows.parquet")
+
+
+def opened_part(tmp_path, table, **options):
+    """A part of a data set, and what is read of it."""
+    pq.write_table(table, tmp_path / "0.parquet", **options)
+    return open_data_file(find_files(tmp_path)[0]), Needs(tuple(table.column_names), mixed=True)
+
+
+def test_columns_and_descriptions_of_a_part_are_counted_before_they_are_read(tmp_path, monkeypatch):
+    table = pa.table({f"column {n}": [0.0] for n in range(100)})
+    monkeypatch.setattr(parquet_files, "NAMED_COLUMNS", 50)
+    with pytest.raises(InvalidDataError, match=r"0\.parquet has more than 50 columns; .* SPHEREPAIR_LIMITS"):
+        opened_part(tmp_path, table)
+    monkeypatch.setattr(parquet_files, "FOOTER_BYTES", 1000)
+    with pytest.raises(InvalidDataError, match="more than 1,000 bytes that describe its columns"):
+        opened_part(tmp_path, table)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_rows_of_a_part_are_counted_before_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPHEREPAIR_LIMITS", "1")
+    opened, needs = opened_part(tmp_path, pa.table({"a": np.zeros(5_000_000)}))
+    with pytest.raises(InvalidDataError, match=r"bytes when it is unpacked; .* SPHEREPAIR_LIMITS"):
+        opened.check(needs)
+    monkeypatch.setenv("SPHEREPAIR_LIMITS", "100")
+    opened.check(needs)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_long_list_of_a_part_is_refused(tmp_path):
+    opened, needs = opened_part(tmp_path, pa.table({"a": [[0.0] * 1_000_000]}))
+    with pytest.raises(InvalidDataError, match=f"more than {LIMIT:,} bytes when it is unpacked"):
+        next(opened.batches(needs))
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_long_text_in_every_row_of_a_part_is_read_a_few_rows_at_a_time(tmp_path, monkeypatch, is_plain):
+    monkeypatch.setattr("spherepair.files.data_sets.BATCH_BYTES", 10**6)
+    words = pa.DictionaryArray.from_arrays(np.arange(2000, dtype=np.int32) % 2, ["x" * 100_000, "y"])
+    opened, needs = opened_part(tmp_path, pa.table({"a": words}), store_schema=not is_plain)
+    sizes = [(batch.first, len(batch.X)) for batch in opened.batches(needs)]
+    assert sum(size for _, size in sizes) == 2000
+    assert [first for first, _ in sizes] == [sum(size for _, size in sizes[:k]) for k in range(len(sizes))]
+    assert max(size for _, size in sizes) <= 2 * 10**6 // 100_000
+
+
+def test_a_wide_part_is_read_a_few_rows_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("spherepair.files.data_sets.BATCH_ENTRIES", 1000)
+    opened, needs = opened_part(tmp_path, pa.table({f"c{n}": np.zeros(300) for n in range(100)}))
+    assert [len(batch.X) for batch in opened.batches(needs)] == [10] * 30

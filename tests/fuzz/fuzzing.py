@@ -25,9 +25,11 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.postgresql import SERVER, find_postgresql, running_postgresql
 from tests.fuzz.targets import TARGETS
 
 from spherepair.errors import SpherePairError
@@ -35,6 +37,8 @@ from spherepair.errors import SpherePairError
 CORPUS = Path(__file__).parent / "corpus"
 #: Longest time for one input, in seconds, and the longest message.
 LONGEST, LONGEST_MESSAGE = 10, 3000
+#: Longest time until a process has the whole files to start from: some are fitted.
+LONGEST_START = 600
 
 
 def try_input(target: str, files: dict[str, bytes], folder: Path) -> str:
@@ -115,7 +119,7 @@ def fuzz(target: str, *, seed: int, seconds: float, memory: int, out: Path) -> t
             so_far = Counter[str]()
             try:
                 while True:
-                    if not mine.poll(3 * LONGEST):
+                    if not mine.poll(3 * LONGEST if last else LONGEST_START):
                         process.kill()
                     what, files, said = mine.recv()
                     if what == "found":
@@ -167,18 +171,32 @@ def main() -> int:
     multiprocessing.set_start_method("fork")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     targets = options.target or sorted(TARGETS)
-    n_wrong = 0
-    for target in targets:
-        share = options.seconds / len(targets)
-        before = _cpu_seconds()
-        counts, wrong = fuzz(target, seed=options.seed, seconds=share, memory=options.memory, out=options.out)
-        n_wrong += wrong
-        speed = counts.total() / max(1e-9, _cpu_seconds() - before)
-        sys.stdout.write(
-            f"{target}: {counts.total()} inputs, {speed:.0f} per CPU second, {wrong} wrong; {dict(counts)}\n"
-        )
-        sys.stdout.flush()
+    with ExitStack() as stack:
+        if "servers" in targets and find_postgresql() is None:
+            sys.stdout.write("servers: left out, PostgreSQL's server is not installed\n")
+            targets = [target for target in targets if target != "servers"]
+        elif "servers" in targets:
+            os.environ[SERVER] = str(stack.enter_context(running_postgresql()))
+        n_wrong = sum(_fuzz_and_tell(target, options, len(targets)) for target in targets)
     return int(n_wrong > 0)
+
+
+def _fuzz_and_tell(target: str, options: argparse.Namespace, n_targets: int) -> int:
+    """Fuzz one target, print what came of it; how many inputs were wrong."""
+    before = _cpu_seconds()
+    counts, wrong = fuzz(
+        target,
+        seed=options.seed,
+        seconds=options.seconds / n_targets,
+        memory=options.memory,
+        out=options.out,
+    )
+    speed = counts.total() / max(1e-9, _cpu_seconds() - before)
+    sys.stdout.write(
+        f"{target}: {counts.total()} inputs, {speed:.0f} per CPU second, {wrong} wrong; {dict(counts)}\n"
+    )
+    sys.stdout.flush()
+    return wrong
 
 
 if __name__ == "__main__":

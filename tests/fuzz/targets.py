@@ -23,6 +23,7 @@ import safetensors.torch
 from scipy import sparse
 from tests.fuzz.alterations import alter_file, alter_json, alter_tensors
 from tests.fuzz.databases import alter_database, database_seeds, read_database
+from tests.fuzz.postgresql import alter_statements, read_server, statement_seeds
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.asking.record import (
@@ -36,7 +37,9 @@ from spherepair.asking.record import (
 from spherepair.benchmark.results_folder import ResultsFolder
 from spherepair.encoders import ImageEncoder, TableEncoder, TextEncoder
 from spherepair.estimators.trust import label_rows
+from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import read_rows, read_table
+from spherepair.files.places import find_files
 from spherepair.persistence import _json_digest, read_tensor_file, write_tensor_file
 from spherepair.training.session import CHECKPOINT_FILE
 
@@ -127,6 +130,22 @@ def read_data(folder: Path) -> object:
     table = read_table(path, mixed=True)
     read_rows(path)
     return table.locate(0) if table.n_rows else None, table.X.sum() if sparse.issparse(table.X) else None
+
+
+def part_seeds() -> list[dict[str, bytes]]:
+    """Files that can be parts of a data set."""
+    return [
+        files for files in data_seeds() if next(iter(files)).endswith((".csv", ".gz", ".npy", ".parquet"))
+    ]
+
+
+def read_part(folder: Path) -> object:
+    """As ``predict`` reads a data set: the columns first, then all rows a batch at a time."""
+    opened, needs = open_data_file(find_files(folder)[0]), Needs(mixed=True)
+    opened.check(needs)
+    rows = sum(len(batch.X) for batch in opened.batches(needs))
+    assert rows == opened.count(), "rows are not as many as they were counted"
+    return rows
 
 
 def pair_seeds() -> list[dict[str, bytes]]:
@@ -351,6 +370,7 @@ def read_results(folder: Path) -> object:
 
 TARGETS = {
     "data": Target(data_seeds, read_data, alter_file),
+    "parts": Target(part_seeds, read_part, alter_file),
     "pairs": Target(pair_seeds, read_pairs, alter_file),
     "models": Target(model_seeds, read_model, alter_model),
     "encoders": Target(encoder_seeds, read_encoder_model, alter_encoder),
@@ -358,4 +378,6 @@ TARGETS = {
     "interviews": Target(project_seeds, read_interview, alter_file),
     "databases": Target(database_seeds, read_database, alter_database),
     "results": Target(result_seeds, read_results, alter_file),
+    # Needs a server; see postgresql.py.
+    "servers": Target(statement_seeds, read_server, alter_statements),
 }

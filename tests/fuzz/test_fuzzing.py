@@ -6,12 +6,15 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from tests.app.conftest import postgresql  # noqa: F401
 from tests.fuzz.fuzzing import corpus, inputs, try_input
+from tests.fuzz.postgresql import SERVER
 from tests.fuzz.targets import TARGETS
 
 #: Inputs of each target in a test; ``make fuzz`` reads many more.
 COUNTS = {
     "data": 120,
+    "parts": 100,
     "pairs": 150,
     "models": 60,
     "encoders": 100,
@@ -19,11 +22,20 @@ COUNTS = {
     "interviews": 150,
     "databases": 60,
     "results": 60,
+    "servers": 25,
 }
 CORPUS = corpus()
 
 
+@pytest.fixture
+def ready(target: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server, where the target needs one."""
+    if target == "servers":
+        monkeypatch.setenv(SERVER, str(request.getfixturevalue("postgresql")))
+
+
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.usefixtures("ready")
 @pytest.mark.filterwarnings("ignore::spherepair.errors.SpherePairWarning")
 def test_altered_files_give_a_result_or_an_error_of_ours(target: str, tmp_path: Path) -> None:
     outcomes = {
@@ -33,6 +45,7 @@ def test_altered_files_give_a_result_or_an_error_of_ours(target: str, tmp_path: 
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.usefixtures("ready")
 @pytest.mark.filterwarnings("ignore::spherepair.errors.SpherePairWarning")
 def test_whole_files_are_read(target: str, tmp_path: Path) -> None:
     for files in TARGETS[target].seeds():

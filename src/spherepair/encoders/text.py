@@ -6,6 +6,7 @@ words and pairs of words, reduced by a singular value decomposition, where it is
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Sequence
@@ -284,6 +285,8 @@ def _load_sentence_transformer(model: str, *, name: str, is_known: bool) -> Embe
     package = require(
         "sentence_transformers", why=f"the model {quoted(name)}", install="sentence-transformers"
     )
+    if is_known:
+        _refuse_own_code(Path(model), name)
     try:
         loaded = package.SentenceTransformer(model, local_files_only=True)
     except (OSError, ValueError) as error:
@@ -300,6 +303,22 @@ def _load_sentence_transformer(model: str, *, name: str, is_known: bool) -> Embe
         n_features=_encode_sentences(loaded, ["a"]).shape[1],
         sha256=digest_arrays(loaded.state_dict()),
     )
+
+
+def _refuse_own_code(folder: Path, name: str) -> None:
+    """Refuse a folder with classes of its own: older versions of sentence-transformers run them unasked."""
+    try:
+        parts = json.loads((folder / "modules.json").read_bytes())
+        kinds = [str(part["type"]) for part in parts]
+    except OSError:  # no folder, or one without parts
+        return
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InvalidParameterError(f"modules.json of the model {quoted(name)} is damaged.") from error
+    if foreign := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
+        raise InvalidParameterError(
+            f"the model {quoted(name)} holds code of its own ({quoted(foreign[0])}), which is not run "
+            "because a saved model names it; use a model without."
+        )
 
 
 def _download(package: Any, name: str) -> Any:

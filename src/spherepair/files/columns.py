@@ -229,8 +229,8 @@ class _ParquetFile(ColumnFile):
 
     def __init__(self, path: Path, fail: Fail) -> None:
         super().__init__(path, fail)
-        with self._reading():
-            self._metadata = read_description(path, fail)
+        with self._reading(), path.open("rb") as stream:
+            self._metadata = read_description(stream, fail)
             self.names = list(self._metadata.schema.to_arrow_schema().names)
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:

@@ -16,11 +16,14 @@ from spherepair.errors import InvalidDataError
 from spherepair.files.arrow_rows import is_vector, stored_columns
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_tables import Table, feature_columns, not_numeric, open_table, read_table
-from spherepair.files.parquet_files import refuse_large_pages
+from spherepair.files.parquet_files import read_description, safe_batch_rows, unfolded_bytes
 from spherepair.files.places import SourceFile
+from spherepair.files.untrusted import STREAMED_RATIO, decoding, refuse_large
 
 #: Most rows, and most values, in a batch.
 BATCH_ROWS, BATCH_ENTRIES, FEWEST_ROWS = 65_536, 2**23, 1024
+#: Most bytes in a batch with long texts.
+BATCH_BYTES = 2**26
 #: Bytes read ahead of a column; without it a row group would be read whole.
 READ_AHEAD = 2**18
 _SHOWN_NAMES = 8
@@ -128,9 +131,9 @@ def open_data_file(file: SourceFile) -> DataFile:
 class _ParquetRows(DataFile):
     def __init__(self, file: SourceFile) -> None:
         super().__init__(file)
-        with self._reading(), self._open() as opened:
-            self._schema = opened.schema_arrow
-            described = opened.metadata
+        with self._reading(), self._stream() as stream:
+            self._n_bytes, described = stream.size(), read_description(stream, self._fail_with)
+            self._schema = described.schema.to_arrow_schema()
             self.group_sizes = [described.row_group(k).num_rows for k in range(described.num_row_groups)]
 
     def fields(self, needs: Needs) -> list[Any]:
@@ -148,33 +151,31 @@ class _ParquetRows(DataFile):
         if not wanted:
             raise self._fail(f"has no column left to be a feature; it has {_listed(names)}")
         _check_features(self.fields(needs), needs, self._fail)
+        n_bytes = 8 * self.count() * len(wanted)
+        refuse_large(n_bytes, self._n_bytes, self._fail_with, ratio=STREAMED_RATIO)
         return None if needs.id_column is None else self._schema.field(needs.id_column).type
 
     def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
-        import pyarrow as pa
-
         wanted, sizes = self._wanted(needs), self.group_sizes or []
         start, stop = groups or (0, len(sizes))
         first = sum(sizes[:start])
         columns = [*wanted, *([] if needs.id_column is None else [needs.id_column])]
+        most_rows = min(needs.batch_rows, max(1, BATCH_ENTRIES // len(columns)))
         with self._reading(), self._open() as opened:
-            if self.file.is_local:  # elsewhere each header would be a request of its own
-                with Path(self.file.path).open("rb") as stream:
-                    refuse_large_pages(
-                        stream,
-                        opened.metadata,
-                        {*columns},
-                        range(start, stop),
-                        lambda why: self._fail(why.rstrip(".")),
-                    )
-            found = opened.iter_batches(
-                batch_size=needs.batch_rows, row_groups=list(range(start, stop)), columns=columns
-            )
-            for batch in found:
-                table = pa.Table.from_batches([batch])
+            n_rows = min(most_rows, self._safe_rows(opened.metadata, {*columns}, range(start, stop)))
+            found = opened.iter_batches(batch_size=n_rows, row_groups=[*range(start, stop)], columns=columns)
+            for table in _gather(found, most_rows):
                 ids = None if needs.id_column is None else table[needs.id_column]
                 yield RowBatch(table.select(wanted), ids, first)
-                first += len(batch)
+                first += len(table)
+        if first != sum(sizes[:stop]):
+            raise self._fail("has fewer or more rows than it says; write or copy the file again")
+
+    def _safe_rows(self, metadata: Any, names: set[str], groups: range) -> int:
+        if not self.file.is_local:  # elsewhere each header of a page would be a request of its own
+            return BATCH_ROWS
+        with Path(self.file.path).open("rb") as stream:
+            return safe_batch_rows(stream, metadata, names, groups, self._fail_with)
 
     def _wanted(self, needs: Needs) -> list[str]:
         names = self._schema.names
@@ -185,20 +186,40 @@ class _ParquetRows(DataFile):
     def _open(self) -> Any:
         import pyarrow.parquet as pq
 
-        stream = self.file.filesystem.open_input_file(self.file.path)
         return pq.ParquetFile(
-            stream, buffer_size=READ_AHEAD, pre_buffer=False, page_checksum_verification=True
+            self._stream(), buffer_size=READ_AHEAD, pre_buffer=False, page_checksum_verification=True
         )
+
+    def _stream(self) -> Any:
+        return self.file.filesystem.open_input_file(self.file.path)
+
+    def _fail_with(self, sentence: str) -> InvalidDataError:
+        return self._fail(sentence.rstrip("."))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            if isinstance(error, InvalidDataError):
-                raise
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise self._fail(f"cannot be read as parquet ({reason}); write or copy the file again") from error
+        with decoding("parquet", self._fail_with):
+            try:
+                yield
+            except OSError as error:  # of the disk or the store too: one file of many is at fault
+                raise ValueError(" ".join(str(error).split())) from error
+
+
+def _gather(batches: Iterator[Any], most_rows: int) -> Iterator[Any]:
+    """Arrow tables of neighboring batches: small ones are read where a text may stand in every row."""
+    import pyarrow as pa
+
+    held: list[Any] = []
+    n_rows = n_bytes = 0
+    for batch in batches:
+        size = unfolded_bytes(batch)
+        if held and (n_rows + len(batch) > most_rows or n_bytes + size > BATCH_BYTES):
+            yield pa.Table.from_batches(held)
+            held, n_rows, n_bytes = [], 0, 0
+        held.append(batch)
+        n_rows, n_bytes = n_rows + len(batch), n_bytes + size
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 class _CsvRows(DataFile):

@@ -9,6 +9,8 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -32,19 +34,20 @@ MOST_BATCH_ROWS = 65_536
 LONGEST_HEADER, _SHORT_HEADER = 2**24, 2**10
 #: Fields of a page's header, and of the headers of data inside it.
 _UNPACKED_SIZE, _PACKED_SIZE, _DATA, _DICTIONARY, _DATA_V2, _N_VALUES = 2, 3, 5, 7, 8, 1
+#: Fields of the description of a file, of a group of rows, of a column in it, and of its content.
+_ROW_GROUPS, _COLUMNS, _COLUMN, _TYPE, _PATH, _CHUNK_SIZE, _DATA_AT, _DICTIONARY_AT = 4, 1, 3, 1, 3, 7, 9, 11
+_BYTE_ARRAY = 6
 #: Bytes at the end: the length of the description, and a mark.
 END_BYTES = 8
 _DEEPEST = 16
 
 
-def read_description(path: Path, fail: Fail) -> Any:
+def read_description(stream: Any, fail: Fail) -> Any:
     """What the end of a parquet file says of it; columns are counted before they are used."""
     import pyarrow.parquet as pq
 
-    with path.open("rb") as stream:
-        length = footer_bytes(stream, path.stat().st_size)
-    refuse_above(length, FOOTER_BYTES, "bytes that describe its columns", fail)
-    metadata = pq.read_metadata(path)
+    refuse_above(footer_bytes(stream), FOOTER_BYTES, "bytes that describe its columns", fail)
+    metadata = pq.read_metadata(stream)
     refuse_above(metadata.num_columns, NAMED_COLUMNS, "columns", fail)
     return metadata
 
@@ -54,15 +57,19 @@ def read_parquet(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any
     import pyarrow.parquet as pq
 
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    size = path.stat().st_size
     # Runs of one value take no room in the file, but eight bytes each in memory.
     values = sum(group.num_rows for group in groups) * len(names) * 8
-    refuse_large(max(values, sum(group.total_byte_size for group in groups)), path, fail)
+    refuse_large(max(values, sum(group.total_byte_size for group in groups)), size, fail)
     with path.open("rb") as stream:
         pages = page_sizes(stream, metadata, set(names))
-    refuse_large(pages.most_bytes, path, fail)
+    refuse_large(pages.most_bytes, size, fail)
     if pages.largest_text * pages.n_texts > limit(UNPACKED_BYTES):
         return _read_repeated(path, names, pages.largest_text, fail)
-    return pq.read_table(path, columns=names, partitioning=None)
+    table = pq.read_table(path, columns=names, partitioning=None)
+    if names and len(table) != metadata.num_rows:
+        raise fail(f"has {len(table):,} rows, but says that it has {metadata.num_rows:,}; write it again.")
+    return table
 
 
 def _read_repeated(path: Path, names: list[str], longest: int, fail: Fail) -> Any:
@@ -71,15 +78,26 @@ def _read_repeated(path: Path, names: list[str], longest: int, fail: Fail) -> An
     import pyarrow.parquet as pq
 
     batches, n_bytes = [], 0
-    n_rows = min(MOST_BATCH_ROWS, max(1, limit(UNPACKED_BYTES) // (4 * longest)))
+    n_rows = _rows_of(longest)
     with pq.ParquetFile(path) as opened:
         for batch in opened.iter_batches(batch_size=n_rows, columns=names):
             batches.append(batch)
-            n_bytes += batch.nbytes
-            refuse_large(n_bytes, path, fail)
+            n_bytes += unfolded_bytes(batch)
+            refuse_large(n_bytes, path.stat().st_size, fail)
         schema = opened.schema_arrow
     chosen = pa.schema([schema.field(name) for name in names], schema.metadata)
     return pa.Table.from_batches([batch.select(names) for batch in batches], chosen).combine_chunks()
+
+
+def _rows_of(longest: int) -> int:
+    """Rows that may be read at a time where each may hold a text so long."""
+    return min(MOST_BATCH_ROWS, max(1, limit(UNPACKED_BYTES) // (16 * max(1, longest))))
+
+
+def unfolded_bytes(batch: Any) -> int:
+    """Bytes of a batch once texts that repeat are written out, as whoever uses them does."""
+    unfolded = (getattr(column, "dictionary_decode", lambda c=column: c)() for column in batch.columns)
+    return sum(int(column.nbytes) for column in unfolded)
 
 
 @dataclass
@@ -93,7 +111,8 @@ class PageSizes:
     n_values : int
     largest, largest_text : int
         Bytes of the largest page, and of the largest with texts, unpacked; a text is no longer.
-    n_texts : int
+    n_texts, n_listed : int
+        Values that are texts, and those that stand in lists.
     """
 
     n_bytes: int = 0
@@ -101,6 +120,7 @@ class PageSizes:
     largest: int = 0
     largest_text: int = 0
     n_texts: int = 0
+    n_listed: int = 0
 
     @property
     def most_bytes(self) -> int:
@@ -108,21 +128,26 @@ class PageSizes:
         return max(self.n_bytes, 8 * self.n_values)
 
 
-def footer_bytes(stream: Any, size: int) -> int:
+def footer_bytes(stream: Any) -> int:
     """Length of the description at the end of a parquet file; ``ValueError`` where there is none."""
-    stream.seek(max(0, size - END_BYTES))
+    stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, stream.tell() - END_BYTES))
     end = stream.read(END_BYTES)
     if len(end) < END_BYTES or end[4:] not in (b"PAR1", b"PARE"):
         raise ValueError("it does not end as a parquet file does")
     return int.from_bytes(end[:4], "little")
 
 
-def refuse_large_pages(
+def safe_batch_rows(
     stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int], fail: Fail
-) -> None:
-    """Refuse a file, of which only a batch is in memory at a time, where a single page is too large."""
+) -> int:
+    """Rows of a file that may be read at a time; one with a page or lists that are too large is refused."""
     pages = page_sizes(stream, metadata, names, groups)
     refuse_above(pages.largest, UNPACKED_BYTES, "bytes in one page when it is unpacked", fail)
+    # A single row may hold all of them.
+    refuse_large(8 * pages.n_listed, stream.seek(0, os.SEEK_END), fail)
+    is_repeated = pages.largest_text * pages.n_texts > limit(UNPACKED_BYTES)
+    return _rows_of(pages.largest_text) if is_repeated else MOST_BATCH_ROWS
 
 
 def page_sizes(
@@ -139,41 +164,69 @@ def page_sizes(
     groups : iterable of int, optional
         Row groups; all by default.
     """
-    found = PageSizes()
+    found, described = PageSizes(), _column_chunks(stream, len(metadata.schema))
     for group in range(metadata.num_row_groups) if groups is None else groups:
-        row_group = metadata.row_group(group)
-        for place in range(row_group.num_columns):
-            chunk = row_group.column(place)
+        for place, chunk in enumerate(described[group]):
             # A part of a nested column is called column.part; a name may itself have a dot.
-            if not names.isdisjoint(accumulate(chunk.path_in_schema.split("."), "{}.{}".format)):
-                _add_chunk(found, stream, chunk)
+            if not names.isdisjoint(accumulate(chunk.path, "{}.{}".format)):
+                is_list = metadata.schema.column(place).max_repetition_level > 0
+                _add_chunk(found, stream, chunk, is_list=is_list)
     return found
 
 
-def _add_chunk(found: PageSizes, stream: Any, chunk: Any) -> None:
-    is_text = chunk.physical_type == "BYTE_ARRAY"
+@dataclass(frozen=True)
+class _Chunk:
+    """Where the pages of a column in one row group stand."""
+
+    path: list[str]
+    is_text: bool
+    start: int
+    end: int
+
+
+def _column_chunks(stream: Any, n_columns: int) -> list[list[_Chunk]]:
+    """The columns of every row group.
+
+    Not by pyarrow, which ends the process where sizes in the description do not fit each other.
+    """
+    length = footer_bytes(stream)
+    stream.seek(-END_BYTES - length, os.SEEK_END)
+    groups = _Compact(stream.read(length)).struct().get(_ROW_GROUPS) or []
+    found = [[_chunk(column[_COLUMN]) for column in group[_COLUMNS]] for group in groups]
+    if any(len(columns) != n_columns for columns in found):
+        raise ValueError("a group of rows has more or fewer columns than the file")
+    return found
+
+
+def _chunk(described: dict[int, Any]) -> _Chunk:
+    path = [str(name, "utf-8") for name in described[_PATH]]
+    # Zero stands for no such page: the file begins with a mark.
+    starts = [place for place in (_field(described, _DATA_AT), _field(described, _DICTIONARY_AT)) if place]
+    start = min(starts, default=0)
+    end = start + _field(described, _CHUNK_SIZE) if start else 0
+    return _Chunk(path, described[_TYPE] == _BYTE_ARRAY, start, end)
+
+
+def _add_chunk(found: PageSizes, stream: Any, chunk: _Chunk, *, is_list: bool) -> None:
     for header in _headers(stream, chunk):
         size = header[_UNPACKED_SIZE]
         found.n_bytes += size
         found.largest = max(found.largest, size)
         n_values = max(_field(header, kind, _N_VALUES) for kind in (_DATA, _DATA_V2))
         found.n_values += n_values
-        if is_text:
+        found.n_listed += n_values if is_list else 0
+        if chunk.is_text:
             found.largest_text = max(found.largest_text, size)
             found.n_texts += n_values
 
 
-def _headers(stream: Any, chunk: Any) -> Iterator[dict[int, Any]]:
+def _headers(stream: Any, chunk: _Chunk) -> Iterator[dict[int, Any]]:
     """Headers of the pages of one column in one row group."""
-    # Zero stands for no such page: the file begins with a mark.
-    offsets = [offset for offset in (chunk.data_page_offset, chunk.dictionary_page_offset) if offset]
-    if not offsets:
-        return
-    place = min(offsets)
-    end = place + chunk.total_compressed_size
-    while 0 <= place < end:
+    place = chunk.start
+    while place < chunk.end:
         header, length = _header_at(stream, place)
-        if min(header.get(_UNPACKED_SIZE, -1), header.get(_PACKED_SIZE, -1)) < 0:
+        sizes = (header.get(_UNPACKED_SIZE), header.get(_PACKED_SIZE))
+        if not all(type(size) is int and size >= 0 for size in sizes):
             raise ValueError("a page does not say how long it is")
         yield header
         place += length + header[_PACKED_SIZE]
@@ -221,30 +274,27 @@ class _Compact:
             return self._number()
         if kind == 12:
             return self.struct(depth + 1)
-        return self._pass_over(kind, depth)
-
-    def _pass_over(self, kind: int, depth: int) -> None:
-        """Leave out a byte, a floating-point number, a text or a list."""
         if kind in (9, 10):
-            self._list(depth)
-        elif kind in (3, 7):
-            self._skip(1 if kind == 3 else 8)
-        elif kind == 8:
-            self._skip(self._varint())
-        else:
+            return self._list(depth)
+        if kind not in (3, 7, 8):
             raise ValueError(f"the header of a page holds something of type {kind}")
+        # A byte, a floating-point number, or a text.
+        return self._take(self._varint() if kind == 8 else 1 if kind == 3 else 8)
 
-    def _list(self, depth: int) -> None:
+    def _list(self, depth: int) -> list[Any]:
+        """Structures and texts; of numbers, of which there may be millions, only the last."""
         head = self._byte()
         count = head >> 4 if head >> 4 < 15 else self._varint()
-        for _ in range(min(count, len(self.content))):
-            # A flag in a list takes a byte.
-            self._value(3 if head & 15 in (1, 2) else head & 15, depth + 1)
+        # A flag in a list takes a byte.
+        kind = 3 if head & 15 in (1, 2) else head & 15
+        values = (self._value(kind, depth + 1) for _ in range(min(count, len(self.content))))
+        return list(values) if kind in (8, 12) else list(deque(values, maxlen=1))
 
-    def _skip(self, count: int) -> None:
+    def _take(self, count: int) -> bytes:
         self.place += count
         if self.place > len(self.content):
             raise IndexError
+        return self.content[self.place - count : self.place]
 
     def _byte(self) -> int:
         self.place += 1

@@ -30,6 +30,8 @@ Fail = Callable[[str], SpherePairError]
 LIMITS_VARIABLE = "SPHEREPAIR_LIMITS"
 #: A packed file may unpack to so many bytes, or to so many times its own size where that is more.
 UNPACKED_BYTES, UNPACKED_RATIO = 2**30, 20
+#: The same for a file that is read a batch at a time: it takes time, not memory.
+STREAMED_RATIO = 1000
 #: Columns of a file with names, and of a sparse one.
 NAMED_COLUMNS, SPARSE_COLUMNS = 100_000, 10_000_000
 #: Cells of the rectangle that holds all cells of a sheet; each takes some 30 bytes while it is read.
@@ -146,15 +148,15 @@ def _column_number(letters: bytes) -> int:
     return number
 
 
-def refuse_large(n_bytes: int, path: Path, fail: Fail) -> None:
-    """Refuse a packed file that would be too many bytes."""
-    allowed = max(UNPACKED_BYTES, UNPACKED_RATIO * path.stat().st_size)
+def refuse_large(n_bytes: int, packed: int, fail: Fail, *, ratio: int = UNPACKED_RATIO) -> None:
+    """Refuse a file of so many packed bytes that would be too many when it is unpacked."""
+    allowed = max(UNPACKED_BYTES, ratio * packed)
     refuse_above(n_bytes, allowed, "bytes when it is unpacked", fail)
 
 
 def _refuse_long(sizes: Iterator[int], path: Path, fail: Fail) -> None:
     for total in accumulate(sizes):
-        refuse_large(total, path, fail)
+        refuse_large(total, path.stat().st_size, fail)
 
 
 def _blocks(stream: Any) -> Iterator[bytes]:
