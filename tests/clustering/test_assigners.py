@@ -45,7 +45,7 @@ def inertia(x, centers):
     )
 
 
-@pytest.mark.parametrize("n_clusters", [1, 3, 10])
+@pytest.mark.parametrize("n_clusters", [1, 3, 10, 60])
 def test_inertia_is_as_good_as_scikit_learns(n_clusters):
     X = load_digits().data.astype(np.float32)
     x, seeds = torch.from_numpy(X), range(5)

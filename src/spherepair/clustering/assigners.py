@@ -11,6 +11,7 @@ taken in chunks, so memory does not grow with n x K.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -35,6 +36,8 @@ CHUNK_ENTRIES = 2**23
 CONTEST_STEPS = 30
 #: The contest uses a random sample of this many rows, or of this many per cluster if that is more.
 CONTEST_ROWS, ROWS_PER_CLUSTER = 16_384, 100
+#: From so many clusters on, starts are drawn with more care.
+MANY_CLUSTERS = 16
 
 
 @dataclass(frozen=True)
@@ -306,19 +309,34 @@ def kmeans_from_labels(x: Tensor, labels: Tensor, *, n_steps: int) -> Tensor:
 
 
 def _plus_plus(x: Tensor, n_clusters: int, n_init: int, generator: torch.Generator) -> Tensor:
-    """Each next center is a row drawn with probability proportional to its squared distance."""
+    """Each next center is a row drawn with probability proportional to its squared distance.
+
+    Where clusters are many, it is the best of a few such rows: single draws leave some clusters without any.
+    """
+    n_draws = 1 if n_clusters < MANY_CLUSTERS else 2 + int(math.log(n_clusters))
     square = x.square().sum(dim=1)
     chosen = torch.randint(len(x), (n_init,), generator=generator, device=x.device)
     centers = [x[chosen]]  # each (R, D)
-    nearest = torch.full((n_init, len(x)), torch.inf, device=x.device)
+    nearest = _nearer(x, square, chosen, torch.full((n_init, len(x)), torch.inf, device=x.device))
     for _ in range(n_clusters - 1):
-        far = torch.addmm(square[chosen][:, None] + square, centers[-1], x.T, alpha=-2.0).clamp_(min=0.0)
-        nearest = torch.minimum(nearest, far)
         mass = nearest.cumsum(dim=1, dtype=torch.float64)
-        draw = torch.rand(n_init, 1, generator=generator, device=x.device, dtype=torch.float64)
-        chosen = torch.searchsorted(mass, draw * mass[:, -1:]).clamp(max=len(x) - 1)[:, 0]
+        draw = torch.rand(n_init, n_draws, generator=generator, device=x.device, dtype=torch.float64)
+        drawn = torch.searchsorted(mass, draw * mass[:, -1:]).clamp(max=len(x) - 1)
+        before, chosen = nearest, drawn[:, 0]
+        nearest = _nearer(x, square, chosen, before)
+        for other in drawn.T[1:]:
+            found = _nearer(x, square, other, before)
+            is_better = found.sum(dim=1) < nearest.sum(dim=1)
+            nearest = torch.where(is_better[:, None], found, nearest)
+            chosen = torch.where(is_better, other, chosen)
         centers.append(x[chosen])
     return torch.stack(centers, dim=1)
+
+
+def _nearer(x: Tensor, square: Tensor, chosen: Tensor, nearest: Tensor) -> Tensor:
+    """Squared distances of the rows to the nearest center, (R, n), with rows ``chosen`` as new centers."""
+    far = torch.addmm(square[chosen][:, None] + square, x[chosen], x.T, alpha=-2.0).clamp_(min=0.0)
+    return torch.minimum(nearest, far)
 
 
 def _lloyd(x: Tensor, centers: Tensor, max_iter: int, threshold: Tensor | None) -> Tensor:
