@@ -210,7 +210,11 @@ def _split(view: View, body: dict[str, Any], quote: Quote) -> tuple[list[Link], 
     if not 2 <= len(seeds) <= 20:
         raise InvalidAnswerError("choose two to twenty rows, one for each part; nothing was written.")
     sentence = f"{quote(group)} is split into {len(seeds)} parts around the chosen rows."
-    return [(left, right, False) for left, right in combinations(seeds, 2)], sentence
+    # Parts that may be some other group would not count as groups of their own.
+    others = [place for place in np.flatnonzero(view.placed_sizes).tolist() if place != group]
+    anchors = [_anchor(view, place, but=seeds) for place in others]
+    apart = [*combinations(seeds, 2), *((seed, anchor) for seed in seeds for anchor in anchors)]
+    return [(left, right, False) for left, right in apart], sentence
 
 
 def _remove(view: View, body: dict[str, Any], quote: Quote) -> tuple[list[Link], str]:
