@@ -23,7 +23,7 @@ X, y = load_digits(return_X_y=True)
 X, X_new, y, y_new = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
 
 pairs = Constraints.from_labels(y, n_pairs=1500, random_state=0)
-model = SpherePair(10, hidden_dims=(64, 64), pretraining=None, max_epochs=25, random_state=0)
+model = SpherePair(10, hidden_dims=(64, 64), pretraining=None, max_epochs=12, random_state=0)
 model.fit(X, constraints=pairs)
 
 with TemporaryDirectory() as folder:

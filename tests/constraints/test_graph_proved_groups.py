@@ -90,9 +90,9 @@ def test_starts_that_are_left_out_would_not_have_found_more(seed, density):
 @pytest.mark.parametrize("n_classes", [10, 447])
 def test_a_hundred_thousand_pairs_take_a_second_at_most(n_classes):
     pairs = Constraints.from_labels(np.arange(447) % n_classes, 99_681, random_state=0)
-    start = time.perf_counter()
+    start = time.process_time()
     assert pairs.proved_groups().n_groups == n_classes
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 @pytest.mark.parametrize("n_pairs", [0, 50, 400, 3000])

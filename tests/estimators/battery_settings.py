@@ -44,14 +44,16 @@ MODEST: dict[str, Any] = {
     "random_state": 0,
     "progress": False,
 }
+#: For those that learn fast.
+SHORTER = {"batch_size": 128, "max_epochs": 14}
 PREPARED = {"pretraining": JointPretraining(epochs=5, min_steps=300)}
 LEARNING: dict[str, tuple[dict[str, Any], float]] = {
-    "SpherePair": (PREPARED, 0.85),
+    "SpherePair": (PREPARED | SHORTER, 0.85),
     "VanillaDCC": ({}, 0.7),
     "VolMaxDCC": ({"volume_rows": 300, "max_epochs": 30}, 0.7),
     "CIDEC": (PREPARED, 0.6),
     "SDEC": (PREPARED, 0.5),
-    "DCGMM": ({"pretraining_epochs": 5}, 0.55),
+    "DCGMM": (SHORTER | {"pretraining_epochs": 5}, 0.55),
     "AutoEmbedder": ({**PREPARED, "margin": 10.0}, 0.7),
 }
 

@@ -261,10 +261,10 @@ def test_poor_constraints_work_with_one_warning_that_says_what_is_lost(
 ) -> None:
     constraints, message = LOSSES[case]
     with pytest.warns(ConstraintWarning, match=message) as caught:
-        model = make(n_clusters).fit(X, constraints=constraints)
+        model = make(n_clusters).fit(X[:60], constraints=constraints)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert model.labels_.shape == (120,)
+    assert model.labels_.shape == (60,)
     assert np.isfinite(model.embedding_).all()
 
 

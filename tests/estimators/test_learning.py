@@ -34,7 +34,7 @@ SMALL = MODEST | {"hidden_dims": (32, 32), "max_epochs": 12}
 def _angles_between_centres(n_clusters: int, **parameters: Any) -> np.ndarray:
     X, y = datasets.make_blobs(300, centers=n_clusters, n_features=8, random_state=1)
     pairs = Constraints.from_labels(y, 3_000, random_state=0)
-    model = SpherePair(n_clusters, **(MODEST | parameters)).fit(X, constraints=pairs)
+    model = SpherePair(n_clusters, **(MODEST | {"max_epochs": 20} | parameters)).fit(X, constraints=pairs)
     assert clustering_accuracy(y, model.labels_) == 1.0
     cosines = (model.cluster_centers_ @ model.cluster_centers_.T)[np.triu_indices(n_clusters, k=1)]
     return np.degrees(np.arccos(cosines))
@@ -65,7 +65,11 @@ def test_it_learns_digits(n_clusters: Any) -> None:
     train, test, y_train, y_test = train_test_split(X, y, train_size=900, random_state=0, stratify=y)
     pairs = Constraints.from_labels(y_train, 1_000, random_state=0)
     plain = KMeans(10, n_init=3, random_state=0).fit(train).predict(test)
-    enough = {"hidden_dims": (128, 128), "pretraining": JointPretraining(epochs=5, min_steps=300)}
+    enough = {
+        "hidden_dims": (128, 128),
+        "pretraining": JointPretraining(epochs=5, min_steps=300),
+        "max_epochs": 20,
+    }
     model = SpherePair(n_clusters, **(MODEST | enough)).fit(train, constraints=pairs)
     accuracy = clustering_accuracy(y_test, model.predict(test))
     assert accuracy > clustering_accuracy(y_test, plain) + 0.03

@@ -61,7 +61,7 @@ def test_refine_satisfies_new_pairs_and_keeps_the_old(make: Any, X: Any, y: Any)
 
 def test_refine_shows_the_network_a_tenth_of_what_fit_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.random((60_000, 4), dtype=np.float32), rng.integers(0, 10, 60_000)
+    X, y = rng.random((20_000, 4), dtype=np.float32), rng.integers(0, 10, 20_000)  # the sizes of large tables
     old, new = (Constraints.from_labels(y, n, random_state=0) for n in (10_000, 500))
     shown: Counter[str] = Counter()
 
@@ -73,7 +73,8 @@ def test_refine_shows_the_network_a_tenth_of_what_fit_shows(monkeypatch: pytest.
     monkeypatch.setattr(training._EagerPart, "run", count)
     monkeypatch.setattr(SemiSupervisedObjective, "on_epoch_start", lambda *args: None)
     monkeypatch.setattr(SpherePair, "score_pairs", lambda *args: 0.95)
-    model = SpherePair(10, hidden_dims=(8,), random_state=0, progress=False, device="cpu")
+    quiet = {"wrong_answers": None, "random_state": 0, "progress": False, "device": "cpu"}
+    model = SpherePair(10, hidden_dims=(8,), **quiet)
     model.fit(X, constraints=old)
     stage.append("refine")
     model.refine(new)

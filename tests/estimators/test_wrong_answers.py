@@ -215,6 +215,8 @@ def test_the_first_training_ends_where_answers_are_wrong(judged: SpherePair) -> 
 @pytest.mark.parametrize("rival", [DCGMM, CIDEC, AutoEmbedder], ids=lambda rival: rival.__name__)
 def test_rivals_leave_out_wrong_answers_too(data: Any, noisy: Constraints, wrong: Any, rival: Any) -> None:
     settings = {name: FAST[name] for name in ("hidden_dims", "random_state", "device", "progress")}
+    if "pretraining" in rival().get_params():
+        settings["pretraining"] = FAST["pretraining"]
     model = rival(5, robust=True, max_epochs=20, **settings).fit(data[0], constraints=noisy)
     assert {"pairs", "weighed pairs"} <= {record["stage"] for record in model.history_}
     assert np.mean(model.pair_weights_[wrong] < 0.5) > 0.5

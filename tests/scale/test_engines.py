@@ -70,14 +70,14 @@ def _do_fragile(part: Fragile) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
     with (part.folder / part.output).open("a") as stream:
         stream.write("once")
-    return SimpleNamespace(part=part)  # workers need not load torch
+    return SimpleNamespace(part=part)
 
 
 def test_parts_of_killed_processes_are_done_again(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
-    here = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(here)
-    request.addfinalizer(lambda: cloudpickle.unregister_pickle_by_value(here))
+    for module in (sys.modules[__name__], engines):  # sent along, so that workers need not load torch
+        cloudpickle.register_pickle_by_value(module)
+        request.addfinalizer(partial(cloudpickle.unregister_pickle_by_value, module))
     killed = np.random.default_rng(0).permutation(20)[:3]
     parts: Any = [Fragile(f"{place:02d}", tmp_path, place in killed) for place in range(20)]
     task = engines.Task(_do_fragile)

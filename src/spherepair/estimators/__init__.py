@@ -84,7 +84,7 @@ def load(folder: str | Path, *, device: str = "auto", encoder: nn.Module | None 
     >>> from spherepair import Constraints, SpherePair, load
     >>> X, y = make_blobs(150, centers=3, random_state=0)
     >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
-    >>> model = SpherePair(3, hidden_dims=(32,), random_state=0).fit(X, constraints=pairs)
+    >>> model = SpherePair(3, max_epochs=5, random_state=0).fit(X, constraints=pairs)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model.save(f"{folder}/model")
     ...     bool((load(f"{folder}/model").predict(X) == model.labels_).all())

@@ -106,7 +106,7 @@ def predict(
     >>> X, y = make_blobs(150, centers=3, random_state=0)
     >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
     >>> table = pa.table({"a": X[:, 0], "b": X[:, 1]})
-    >>> model = SpherePair(3, hidden_dims=(32,), random_state=0).fit(table, constraints=pairs)
+    >>> model = SpherePair(3, max_epochs=5, random_state=0).fit(table, constraints=pairs)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model.save(f"{folder}/model", rows=False)
     ...     for part in range(3):

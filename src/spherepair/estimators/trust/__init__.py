@@ -104,7 +104,7 @@ class AssessedClusterer:
         >>> from spherepair import Constraints, SpherePair
         >>> X, y = make_blobs(150, centers=3, random_state=0)
         >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
-        >>> model = SpherePair(3, hidden_dims=(32,), random_state=0).fit(X, constraints=pairs)
+        >>> model = SpherePair(3, max_epochs=5, random_state=0).fit(X, constraints=pairs)
         >>> model.novelty([[100.0, -100.0]]) > 0.99
         array([ True])
         """
@@ -128,7 +128,7 @@ class AssessedClusterer:
         >>> from spherepair import Constraints, SpherePair
         >>> X, y = make_blobs(150, centers=3, random_state=0)
         >>> pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
-        >>> model = SpherePair(3, hidden_dims=(32,), random_state=0).fit(X, constraints=pairs)
+        >>> model = SpherePair(3, max_epochs=5, random_state=0).fit(X, constraints=pairs)
         >>> found = model.assess(X[:2])
         >>> bool((found.labels == model.predict(X[:2])).all()), found.confidence.shape
         (True, (2,))
@@ -220,7 +220,7 @@ class AssessedClusterer:
         >>> from spherepair import Constraints, SpherePair
         >>> X, y = make_blobs(150, centers=3, random_state=0)
         >>> pairs = Constraints.from_labels(y, n_pairs=400, random_state=0)
-        >>> model = SpherePair(3, hidden_dims=(32,), random_state=0).fit(X, constraints=pairs[:300])
+        >>> model = SpherePair(3, max_epochs=5, random_state=0).fit(X, constraints=pairs[:300])
         >>> model.calibrate(pairs[300:]).calibration_.n_pairs
         100
         """
