@@ -132,17 +132,14 @@ def test_keys_pressed_faster_than_cards_come_write_every_answer_once(person, ser
     ann = person("quick")
     page, before = ann.page, ann.answers
     size = page.evaluate(ELEMENTS)
-    while ann.answers < before + 25:
-        for _ in range(20):
-            page.keyboard.press("u")
+    for _ in range(300):
+        page.keyboard.press("u")
     page.wait_for_timeout(1000)
+    assert ann.answers >= before + 25
     project = page.url.partition("#/")[2].partition("/")[0]
     log = page.request.get(f"http://127.0.0.1:{server.port}/api/projects/{project}/answers?by=quick").json()
     assert log["total"] == ann.answers - before
     assert page.evaluate(ELEMENTS) < 2 * size
-    while ann.answers > before:
-        page.keyboard.press("z")
-        page.wait_for_timeout(20)
     assert ann.complaints == []
 
 
