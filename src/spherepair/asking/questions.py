@@ -15,7 +15,6 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -233,7 +232,7 @@ class Answer:
     seconds: float = 0.0
     predicted: Reply | None = None
 
-    @cached_property
+    @property
     def links(self) -> tuple[Link, ...]:
         """Pairs that it states."""
         return self.question.links(self.reply)
