@@ -7,6 +7,8 @@ USER_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 OLDEST := .venv-oldest
 NEWEST := .venv-newest
+# A test that hangs ends its worker with its stack on the screen; the slowest takes a minute on a busy machine.
+SUITE := -m pytest -q -n auto --dist worksteal -m "not ray" -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 CODE := src tests bench examples docs .ci
 
 .PHONY: help setup dev demo test test-ray test-gpu test-oldest test-newest fuzz chaos check licenses sbom format page docs bench clean
@@ -36,7 +38,7 @@ demo: setup  ## pairs, fit with unknown number of clusters, new rows predicted, 
 # One thread per worker: workers that each use all cores would wait for each other. Compiled tests are kept,
 # whatever the environment says: to compile them takes each worker longer than to load torch.
 test: dev  ## the whole test suite, with the code and links of the guide
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not ray"
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python $(SUITE)
 
 test-ray: dev  ## labels made by a Ray cluster on this machine, with a worker killed; about a minute
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m ray tests/scale
@@ -53,12 +55,12 @@ test-oldest:  ## the test suite with the oldest versions named in pyproject.toml
 	$(OLDEST)/bin/python $(PIP) -r $(OLDEST)/requirements.txt
 	$(OLDEST)/bin/python $(PIP) --no-deps --no-build-isolation -e .
 	@cat $(OLDEST)/requirements.txt
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q -n auto --dist worksteal -m "not ray" --ignore=tests/docs -W ignore::DeprecationWarning
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python $(SUITE) --ignore=tests/docs -W ignore::DeprecationWarning
 
 test-newest:  ## the test suite with the newest versions that can be had, in .venv-newest
 	$(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python $(PIP) -e ".[dev]"
-	OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -q -n auto --dist worksteal -m "not ray"
+	OMP_NUM_THREADS=1 $(NEWEST)/bin/python $(SUITE)
 
 SECONDS ?= 600
 fuzz: dev  ## damaged and hostile files for every reader, for SECONDS (600); what is found lies in fuzz-output

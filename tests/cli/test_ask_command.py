@@ -351,13 +351,17 @@ def test_keys_in_a_terminal_need_no_enter_and_ctrl_c_loses_nothing(example, tmp_
 
 
 def type_in_terminal(command, script, *, code):
-    """Run a command in a terminal and type each key once its words have appeared."""
+    """Run a command in a terminal and type each key once its words have appeared.
+
+    A key that comes before the program has turned to the keyboard is lost: it is typed again after a while.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
         run_and_leave(command, TERM="xterm", COLUMNS="100")
-    shown, deadline = b"", time.monotonic() + 100
+    shown, key, deadline = b"", b"", time.monotonic() + 100
     while time.monotonic() < deadline:
-        if not select.select([terminal], [], [], 1)[0]:
+        if not select.select([terminal], [], [], 3)[0]:
+            os.write(terminal, key)
             continue
         try:
             part = os.read(terminal, 65536)
@@ -365,9 +369,11 @@ def type_in_terminal(command, script, *, code):
             break
         shown += part
         if script and script[0][0] in shown:
+            shown, key = b"", script.pop(0)[1]
             time.sleep(0.1)  # the program turns to the keyboard
-            os.write(terminal, script.pop(0)[1])
-            shown = b""
+            os.write(terminal, key)
+    else:
+        os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == code, shown.decode()
     return shown.decode()
