@@ -94,7 +94,7 @@ def run_kills(server: Server, y: np.ndarray, options: argparse.Namespace) -> dic
     server.__enter__()
     people.start()
     try:
-        for _ in range(options.kills):
+        for number in range(options.kills):
             time.sleep(random.uniform(0.1, 1.0) * options.longest_pause)
             victims = ["server", "worker"] + (["database"] if options.database else [])
             victim = str(random.choice(victims))
@@ -102,11 +102,14 @@ def run_kills(server: Server, y: np.ndarray, options: argparse.Namespace) -> dic
             {"server": kill_server, "worker": kill_worker, "database": kill_connections}[victim](
                 server, options
             )
+            if number % 10 == 9:
+                print(f"{number + 1} kills, {len(people.acknowledged)} answers acknowledged", flush=True)
         time.sleep(3)
+        people.stop()
+        log = read_log(server)
     finally:
         people.stop()
-    log = read_log(server)
-    server.__exit__()
+        server.__exit__()
     numbers = [line["number"] for line in log]
     told = list(people.acknowledged.values())
     return {

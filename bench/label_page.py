@@ -27,6 +27,8 @@ from playwright.sync_api import Page, sync_playwright
 from spherepair.metrics import clustering_accuracy
 
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+#: Cards after which memory is looked at.
+MEMORY_EVERY = 500
 
 
 def messages(n: int) -> pd.DataFrame:
@@ -96,10 +98,13 @@ NEXT = "ticket => document.querySelector('.card').dataset.ticket !== ticket"
 RESTS = "() => document.querySelector('.progress').dataset.training === 'idle'"
 
 
-def answer_cards(page: Page, truth: dict[str, Any], args: argparse.Namespace) -> list[float]:
+def answer_cards(page: Page, truth: dict[str, Any], args: argparse.Namespace, server: int) -> list[float]:
     """Answer, and return the milliseconds from the last key to the next card."""
-    waits = []
-    for _ in range(args.cards):
+    waits: list[float] = []
+    for number in range(args.cards):
+        if number % MEMORY_EVERY == 0:
+            late = f", cards after {np.median(waits[-MEMORY_EVERY:]):.0f} ms" if waits else ""
+            print(f"{number} cards: {memory(page, server)}{late}", flush=True)
         card = page.evaluate(READ)
         if card["kind"] == "done":
             break
@@ -113,6 +118,18 @@ def answer_cards(page: Page, truth: dict[str, Any], args: argparse.Namespace) ->
         page.wait_for_function(NEXT, arg=card["ticket"], polling=5)
         waits.append(1000 * (time.perf_counter() - started))
     return waits
+
+
+def memory(page: Page, server: int) -> str:
+    """What the server and the page hold."""
+    held = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{server}/status").read_text())
+    inspector = page.context.new_cdp_session(page)
+    inspector.send("HeapProfiler.collectGarbage")
+    inspector.send("Performance.enable")
+    told = {one["name"]: one["value"] for one in inspector.send("Performance.getMetrics")["metrics"]}
+    inspector.detach()
+    shown = "?" if held is None else f"{int(held.group(1)) / 1024:.0f}"
+    return f"server {shown} MiB, page {told['JSHeapUsedSize'] / 2**20:.1f} MiB and {told['Nodes']:.0f} nodes"
 
 
 def think(page: Page, seconds: float, *, patient: bool) -> None:
@@ -162,7 +179,7 @@ def main() -> None:
             page.locator("#person").fill("simulated")
             page.keyboard.press("Enter")
             page.locator(".card[data-kind]:not([data-kind=''])").wait_for()
-            waits = answer_cards(page, truth, args)
+            waits = answer_cards(page, truth, args, server.pid)
             counted = int(page.locator(".counter strong").inner_text())
             page.wait_for_timeout(3000)
             page.wait_for_function(RESTS, timeout=300_000)

@@ -108,6 +108,7 @@ function Inside({ group, groups, chosen, choose, plan }: InsideProps) {
           </ul>
         </div>
       ))}
+      <p class="quiet">Is this really several groups? Tick one item of each, then split the group around them.</p>
       <Merge group={group} groups={groups} plan={plan} />
     </div>
   );

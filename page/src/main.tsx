@@ -1,6 +1,6 @@
 // The frame around every view: where one is, who one is, light or dark, and whether the server is there.
 import { render } from "preact";
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import "./app.css";
 import * as api from "./api";
 import { useLost } from "./connection";
@@ -102,11 +102,13 @@ function Header({ project, view, me, setMe, openHelp }: HeaderProps) {
 function NameForm({ first, done }: { first: string; done(session: Session): void }) {
   const [name, setName] = useState(first);
   const [problem, setProblem] = useState("");
+  const box = useRef<HTMLInputElement>(null);
+  useEffect(() => box.current?.focus(), []);
   const save = () => api.signIn(name.trim()).then(done, (error: unknown) => setProblem(messageOf(error)));
   return (
     <form class="name-form" onSubmit={(event) => { event.preventDefault(); if (name.trim()) void save(); }}>
       <label for="person">Your name</label>
-      <div class="row"><input id="person" required maxLength={60} autocomplete="name" value={name} onInput={(event) => setName(event.currentTarget.value)} /><button class="primary">Go on</button></div>
+      <div class="row"><input id="person" ref={box} required maxLength={60} autocomplete="name" value={name} onInput={(event) => setName(event.currentTarget.value)} /><button class="primary">Go on</button></div>
       {problem && <p class="problem" role="alert">{problem}</p>}
     </form>
   );

@@ -40,8 +40,7 @@ export function Confirm({ plan, close }: { plan: Plan; close(done: boolean): voi
           <>
             <p>{preview.sentence}</p>
             <p>
-              It writes {count(preview.must, "time", "times")} “belong together” and {count(preview.cannot, "time", "times")}{" "}
-              “do not belong together”. You can undo it.
+              It writes {written(preview.must, preview.cannot)}. You can undo it.
             </p>
             {preview.takes_back.length > 0 && (
               <>
@@ -58,6 +57,12 @@ export function Confirm({ plan, close }: { plan: Plan; close(done: boolean): voi
       </div>
     </Dialog>
   );
+}
+
+/** How many answers of each kind; a kind of which there are none is left out. */
+function written(must: number, cannot: number): string {
+  const parts = [must && `${count(must, "time")} “belong together”`, cannot && `${count(cannot, "time")} “do not belong together”`];
+  return parts.filter(Boolean).join(" and ");
 }
 
 /** A name that nobody else chooses. */

@@ -70,6 +70,19 @@ def test_split_separates_the_seeds(ann, labeling):
     assert labeling.interview.groups.contradictions == []
 
 
+def test_split_around_rows_that_nobody_has_placed_makes_groups_of_them(ann, labeling):
+    group, *others = ann.get("/groups").json()
+    placed = set(labeling.interview.groups.rows)
+    topic = group["typical"][0]["row"] % 3
+    seeds = [row for row in range(topic, 60, 3) if row not in placed][:2]
+    ann.post("/gestures", {"action": "split", "group": group["id"], "seeds": seeds})
+    assert relation(labeling, *seeds) is False
+    assert len({labeling.view.group_of(row).id for row in seeds} | {one["id"] for one in others}) == 4
+    assert labeling.interview.training_task().n_clusters in (4, "auto")
+    ann.post("/undo", {"number": None})
+    assert len(groups_of(ann)) == 3
+
+
 def test_remove_and_move_a_row(ann, labeling):
     first, second, _ = (group["id"] for group in ann.get("/groups").json())
     members = labeling.view.members(labeling.view.position(first))

@@ -104,6 +104,16 @@ def test_rows_that_people_placed_stay_there_whatever_the_model_says(tmp_path, fi
     assert again.labels[42] == by_id["b"]
 
 
+def test_rows_that_had_no_group_before_have_not_moved(first):
+    assert first.rows_moved == 0
+    assert [group.came + group.went for group in first.groups] == [0, 0, 0]
+
+
+def test_a_row_is_listed_once(first):
+    for group in first.groups:
+        assert len({*group.typical, *group.unsure, *group.odd}) == 18
+
+
 def test_lists_are_rows_of_their_group(first):
     for place, group in enumerate(first.groups):
         for rows in (group.typical, group.unsure, group.odd):

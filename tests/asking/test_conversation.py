@@ -213,7 +213,7 @@ def test_two_groups_are_joined_when_called_the_same_as_often_as_different() -> N
     ]
     settled = said(*split)
     assert settled.groups.relation(1, 6) is False
-    assert settled.support(0, 6) == 1
+    assert settled.support()[frozenset((settled.groups.root(0), settled.groups.root(6)))] == 1
     settled = said(*split, (PairQuestion(2, 6, is_check=True), "same"))
     assert settled.groups.relation(1, 5) is True
     assert settled.groups.contradictions == []

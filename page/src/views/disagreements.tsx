@@ -16,6 +16,7 @@ export function DisagreementsView() {
   return (
     <div class="disagreements">
       <h1>Disagreements</h1>
+      <p class="lede">Answers that do not fit together, and what to do about them. Nothing is changed unless you say so.</p>
       <Show loaded={loaded}>{(found) => <Found found={found} />}</Show>
       <History />
     </div>

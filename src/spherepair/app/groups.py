@@ -208,15 +208,19 @@ def _separate(view: View, body: dict[str, Any], quote: Quote) -> tuple[list[Link
 def _split(view: View, body: dict[str, Any], quote: Quote) -> tuple[list[Link], str]:
     group, seeds = _group(view, body.get("group")), _rows(view, body.get("seeds"))
     if not 2 <= len(seeds) <= 20:
-        raise InvalidAnswerError("choose two to twenty rows, one for each part; nothing was written.")
-    sentence = f"{quote(group)} is split into {len(seeds)} parts around the chosen rows."
-    return [(left, right, False) for left, right in combinations(seeds, 2)], sentence
+        raise InvalidAnswerError("choose two to twenty items, one for each part; nothing was written.")
+    sentence = f"{quote(group)} is split into {len(seeds)} parts around the chosen items."
+    # Parts that may be some other group would not count as groups of their own.
+    others = [place for place in np.flatnonzero(view.placed_sizes).tolist() if place != group]
+    anchors = [_anchor(view, place, but=seeds) for place in others]
+    apart = [*combinations(seeds, 2), *((seed, anchor) for seed in seeds for anchor in anchors)]
+    return [(left, right, False) for left, right in apart], sentence
 
 
 def _remove(view: View, body: dict[str, Any], quote: Quote) -> tuple[list[Link], str]:
     group, rows = _group(view, body.get("group")), _rows(view, body.get("rows"))
     anchor = _anchor(view, group, but=rows)
-    count = "1 row does" if len(rows) == 1 else f"{len(rows)} rows do"
+    count = "1 item does" if len(rows) == 1 else f"{len(rows)} items do"
     return [(row, anchor, False) for row in rows], f"{count} not belong in {quote(group)}."
 
 
@@ -226,7 +230,7 @@ def _move(view: View, body: dict[str, Any], quote: Quote) -> tuple[list[Link], s
         return _set_apart(view, rows)
     group = _group(view, body["to"])
     anchor = _anchor(view, group, but=rows)
-    count = "1 row belongs" if len(rows) == 1 else f"{len(rows)} rows belong"
+    count = "1 item belongs" if len(rows) == 1 else f"{len(rows)} items belong"
     return [(row, anchor, True) for row in rows], f"{count} in {quote(group)}."
 
 
@@ -238,7 +242,7 @@ def _set_apart(view: View, rows: Sequence[int]) -> tuple[list[Link], str]:
     return [
         *together,
         *((rows[0], anchor, False) for anchor in anchors),
-    ], f"{len(rows)} rows are a new group."
+    ], "1 item is a new group." if len(rows) == 1 else f"{len(rows)} items are a new group."
 
 
 _ACTIONS: dict[str, Callable[[View, dict[str, Any], Quote], tuple[list[Link], str]]] = {
@@ -302,7 +306,7 @@ def _anchor(view: View, position: int, *, but: Sequence[int] = ()) -> int:
     for row in (*(row for row in listed if row in placed), *members, *listed):
         if row not in avoided:
             return row
-    raise InvalidAnswerError("all rows that are known of this group were chosen; nothing was written.")
+    raise InvalidAnswerError("all items that are known of this group were chosen; nothing was written.")
 
 
 def _groups(view: View, given: Any) -> list[int]:

@@ -12,16 +12,15 @@ import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Engine
 
+from spherepair.app.cards import SharedCards
 from spherepair.app.database import DatabaseRecord, Event
 from spherepair.app.groups import Plan, View, plan_gesture, view_of
 from spherepair.app.rows import Rows
@@ -40,8 +39,6 @@ from spherepair.asking.questions import (
     utc_now,
 )
 from spherepair.asking.record import fingerprint_rows
-from spherepair.asking.situation import Situation
-from spherepair.asking.strategies import Cards
 from spherepair.errors import InvalidAnswerError
 from spherepair.estimators import load
 from spherepair.files import atomic_write_text
@@ -64,27 +61,6 @@ class Card:
     ticket: str
     person: str
     question: Question
-
-
-class SharedCards(Cards):
-    """Cards for many people at once: items found in a hurry are kept until they are used up.
-
-    Without that, whoever comes when the prepared items are gone waits for a search of their own.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._spare: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._of: Any = None
-
-    def _more_items(self, now: Situation) -> Sequence[int]:
-        if self._of is not now.snapshot.centers:
-            self._of, self._spare = now.snapshot.centers, self._spare[:0]
-        self._spare = self._spare[now.is_open(self._spare)]
-        if not len(self._spare):
-            self._spare = np.array(super()._more_items(now), dtype=np.int64)
-        spare: list[int] = self._spare.tolist()
-        return spare
 
 
 class Labeling:

@@ -250,9 +250,8 @@ class Interview(Conversation):
         asked again. None before there is a model.
         """
         with self._lock:
-            stands = {link for answer in self.answers for link in answer.links} | set(links_of(self._known))
-            found = [one for one in self._suspects if (one.left, one.right, one.link == MUST_LINK) in stands]
-        return found[:n]
+            links = [(one.left, one.right, one.link == MUST_LINK) for one in self._suspects]
+            return [one for one, link in zip(self._suspects, links, strict=True) if link in self._said][:n]
 
     # Models.
 
@@ -344,7 +343,7 @@ class Interview(Conversation):
 
     def _given_question(self) -> Any:
         """The first of the given questions that nobody has answered or has before them."""
-        answered = {answer.question for answer in self.answers}
+        answered = {answer.question for answer in self.answers} if self._questions else ()
         waiting = (one for one in self._questions if one not in answered and one not in self._cards)
         return next(waiting, None)
 

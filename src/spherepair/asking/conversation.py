@@ -175,12 +175,14 @@ class Conversation:
         self._settled = Settled(links_of(self._known))
         self._passed: set[int] = set()
         self._people: set[str] = set()
+        self._said: set[Link] = set(links_of(self._known))
         for answer in self.answers:
             self._learn(answer)
 
     def _learn(self, answer: Answer) -> None:
         self._settled.add(answer)
         self._people.add(answer.by)
+        self._said.update(answer.links)
         if answer.reply in (UNSURE, SKIP) and not answer.question.is_check:
             self._passed.update(answer.question.subjects)
 

@@ -7,8 +7,8 @@ answer can lower.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,25 +226,26 @@ class Settled:
         self.stated += [(link, answer) for link in links]
         self.groups.add(links)
 
-    def support(self, left: int, right: int) -> int:
-        """How many answers say themselves that two groups differ; that another one was chosen is no such."""
-        first, second = set(self.groups.members(left)), set(self.groups.members(right))
-        return len({answer.number for link, answer in self._between(first, second) if _is_direct(answer)})
+    def support(self) -> Counter[frozenset[int]]:
+        """How many answers say themselves that two groups differ, by the roots of the two.
 
-    def _between(self, first: set[int], second: set[int]) -> Iterator[tuple[Link, Answer]]:
-        for link, answer in self.stated:
-            if (link[0] in first and link[1] in second) or (link[1] in first and link[0] in second):
-                yield link, answer
+        That another one was chosen is no such answer.
+        """
+        told = {(self._ends(*link[:2]), answer.number) for link, answer in self.stated if _is_direct(answer)}
+        return Counter(ends for ends, _ in told)
 
     def _joins(self, left: int, right: int) -> bool:
         """Join two groups if they were called the same as often as different."""
-        first, second = set(self.groups.members(left)), set(self.groups.members(right))
-        votes = sum((a in first and b in second) or (b in first and a in second) for a, b in self._same)
-        if votes < self.support(left, right):
+        ends = self._ends(left, right)
+        votes = sum(self._ends(*pair) == ends for pair in self._same)
+        if votes < self.support()[ends]:
             return False
-        crossing = {id(link) for link, _ in self._between(first, second)}
+        crossing = {id(link) for link, _ in self.stated if self._ends(*link[:2]) == ends}
         self._drop(lambda link, _: id(link) in crossing)
         return True
+
+    def _ends(self, left: int, right: int) -> frozenset[int]:
+        return frozenset((self.groups.root(left), self.groups.root(right)))
 
     def _drop(self, is_gone: Callable[[Link, Answer], bool]) -> None:
         self.stated = [(link, answer) for link, answer in self.stated if not is_gone(link, answer)]

@@ -15,6 +15,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -232,7 +233,7 @@ class Answer:
     seconds: float = 0.0
     predicted: Reply | None = None
 
-    @property
+    @cached_property
     def links(self) -> tuple[Link, ...]:
         """Pairs that it states."""
         return self.question.links(self.reply)

@@ -37,8 +37,8 @@ YOUNG_ANSWERS = 10
 FEW_ANSWERS, CLOSEST_GROUPS = 2, 40
 #: Items of a group card that are drawn at random, to estimate how often the model is right.
 RANDOM_ITEMS = 2
-#: Rows among which a strategy that has run out of prepared items looks for more.
-QUICK_ROWS = 2000
+#: Rows among which a strategy that has run out of prepared items looks for more, and how many it finds.
+QUICK_ROWS, QUICK_ITEMS = 2000, 20
 #: Share of an item's weight that grows with how unsure it is; it is reached when every group has so many
 #: rows placed. While few are, typical rows teach more.
 UNSURE_SHARE, ROWS_PER_GROUP = 0.5, 40
@@ -121,12 +121,10 @@ class Cards:
 
     def _more_items(self, now: Situation) -> Sequence[int]:
         """Quickly, from a part of the pool: the prepared items are used up."""
-        pool = now.snapshot.pool[now.is_open(now.snapshot.pool)]
-        if not len(pool):
-            return []
-        some = np.sort(now.random.permutation(pool)[:QUICK_ROWS])
-        part = Snapshot(some, now.snapshot.vectors(some), now.snapshot.roots, now.snapshot.centers)
-        return self.prepare(part, np.empty(0, dtype=np.int64), 20, now.random)
+        return self._search(open_part(now), now.random)
+
+    def _search(self, part: Snapshot, random: np.random.Generator) -> Sequence[int]:
+        return self.prepare(part, np.empty(0, dtype=np.int64), QUICK_ITEMS, random) if len(part.pool) else []
 
     def _group_card(self, now: Situation) -> Question | None:
         """For the group with the most doubt, fewer cards so far first."""
@@ -160,6 +158,13 @@ class Cards:
         shown = snapshot.pool[np.concatenate([chosen, drawn])]
         items = (now.exemplar(now.groups.root(root)), *(int(row) for row in shown))
         return GroupQuestion(items, n_random=len(drawn))
+
+
+def open_part(now: Situation) -> Snapshot:
+    """Some rows of the pool that are in no group yet."""
+    pool = now.snapshot.pool[now.is_open(now.snapshot.pool)]
+    some = np.sort(now.random.permutation(pool)[:QUICK_ROWS])
+    return Snapshot(some, now.snapshot.vectors(some), now.snapshot.roots, now.snapshot.centers)
 
 
 def unfinished_item(now: Situation) -> int | None:
@@ -258,9 +263,10 @@ def _same_groups(now: Situation) -> Question | None:
     means = unit_rows(one_hot @ now.plain_vectors(rows))
     left, right = np.triu_indices(len(roots), k=1)
     asked = {frozenset(map(now.groups.root, a.question.rows)) for a in now.answers if _is_pair_check(a)}
+    support = now.settled.support()
     for place in np.argsort(-(means @ means.T)[left, right], kind="stable")[:CLOSEST_GROUPS]:
         pair = roots[left[place]], roots[right[place]]
-        if frozenset(pair) not in asked and now.settled.support(*pair) <= FEW_ANSWERS:
+        if frozenset(pair) not in asked and support[frozenset(pair)] <= FEW_ANSWERS:
             return PairQuestion(now.exemplar(pair[0]), now.exemplar(pair[1]), is_check=True)
     return None
 

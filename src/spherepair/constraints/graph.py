@@ -225,14 +225,24 @@ def greedy_clique(differ: Any, sizes: IndexArray) -> IndexArray:
     """
     degree = np.diff(differ.indptr)
     best: list[int] = []
-    if len(sizes) <= FEW_COMPONENTS:
-        differ = differ.toarray()
+    may_beat = np.ones(len(sizes), dtype=bool)
+    table = differ.toarray() if len(sizes) <= FEW_COMPONENTS else differ
     for start in np.lexsort((-sizes, -degree))[:CLIQUE_STARTS].tolist():
-        if degree[start] < len(best):  # too few to beat it, and further ones have no more
-            break
-        found = _grow_clique(differ, sizes, start)
-        best = found if len(found) > len(best) else best
+        if not may_beat[start]:
+            continue
+        found = _grow_clique(table, sizes, start)
+        if len(found) > len(best):
+            best, may_beat = found, _core(differ, len(found))
     return np.array(sorted(best), dtype=np.int64)
+
+
+def _core(differ: Any, least: int) -> BoolArray:
+    """Which components differ from ``least`` others of which the same is true: larger cliques lie there."""
+    is_left, n_left = np.ones(differ.shape[0], dtype=bool), differ.shape[0] + 1
+    while is_left.sum() < n_left:
+        n_left = is_left.sum()
+        is_left &= differ @ is_left.astype(np.int64) >= least
+    return is_left
 
 
 def _grow_clique(differ: Any, sizes: IndexArray, start: int) -> list[int]:

@@ -61,7 +61,7 @@ class Server:
         self.link = self._link()
 
     def _link(self) -> str:
-        for _ in range(600):
+        for _ in range(1800):  # a busy machine takes minutes
             text = Path(self.log.name).read_text(encoding="utf-8")
             if found := re.search(rf"http://127\.0\.0\.1:{self.port}/\S*", text):
                 return found.group(0)
@@ -141,6 +141,15 @@ class Person:
                     return x + dx, y + dy
         raise AssertionError("no item there")
 
+    def touch(self, *fingers):
+        """Put fingers on the map and move each along its line of places."""
+        touch = self.context.new_cdp_session(self.page)
+        for step, places in enumerate(zip(*fingers, strict=True)):
+            points = [{"x": x, "y": y, "id": finger} for finger, (x, y) in enumerate(places)]
+            kind = "touchMove" if step else "touchStart"
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
     def wait_for_another_card(self, ticket, timeout=15_000):
         self.page.locator(f".card:not([data-ticket='{ticket}'])").wait_for(timeout=timeout)
 
@@ -162,9 +171,9 @@ class Person:
             if by == "keyboard":
                 self.page.keyboard.press(key)
             else:
-                self.page.locator(
-                    f"[aria-keyshortcuts='{key}'], .members label:has(kbd:text-is('{key}'))"
-                ).first.click()
+                button = f"[aria-keyshortcuts='{key}'], .members label:has(kbd:text-is('{key}'))"
+                found = self.page.locator(button).first
+                found.tap() if by == "touch" else found.click()
         self.wait_for_another_card(ticket)
 
 

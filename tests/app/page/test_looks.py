@@ -28,6 +28,16 @@ def test_every_view_is_accessible_and_does_not_scroll_sideways(person, width, sc
     assert paper == ("rgb(20, 23, 28)" if scheme == "dark" else "rgb(250, 249, 247)")
 
 
+def test_the_preview_of_a_file_is_accessible_and_fits_a_telephone(person, server):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    ann = person(viewport={"width": 360, "height": 740}, reduced_motion="reduce")
+    ann.see("open")
+    ann.page.locator("input[type=file]").set_input_files(server.data)
+    ann.page.locator(".new-project .thumbs .item").first.wait_for()
+    assert axe.run(ann.page).violations_count == 0
+    assert ann.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_light_and_dark_can_be_chosen_and_stay(person):
     ann = person(color_scheme="light")
     ann.page.get_by_role("button", name="Dark").click()

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 COUNTED = "n => +document.querySelector('.counter strong').textContent === n"
+N_GROUPS = "n => document.querySelectorAll('.group').length === n"
+ELEMENTS = "() => document.querySelectorAll('*').length"
 
 
 def test_an_answer_is_taken_back_after_a_refit(person):
@@ -81,6 +83,64 @@ def test_whole_way_by_mouse(person, server):
         page.locator("input[type=file]").set_input_files(server.data)
     assert len(Path(saved.value.path()).read_text(encoding="utf-8").splitlines()) == 121
     assert ben.complaints == []
+
+
+def test_cards_are_answered_and_items_chosen_by_touch_on_a_telephone(person):
+    tom = person("tom", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    before = tom.answers
+    for _ in range(3):
+        tom.answer(by="touch")
+    assert tom.answers == before + 3
+    tom.wait_for_groups()
+    tom.see("look")
+    page = tom.page
+    page.get_by_role("button", name="Choose items").tap()
+    page.locator("canvas").scroll_into_view_if_needed()
+    x, y = middle_of(page.locator(".names bdi").first)
+    tom.touch([(x - 50, y - 50), (x + 50, y - 50), (x + 50, y + 50), (x - 50, y + 50)])
+    page.get_by_text(re.compile(r"\d+ items? chosen")).wait_for()
+    assert page.locator(".selection").bounding_box()["y"] < 740  # seen without scrolling
+    assert tom.complaints == []
+
+
+def middle_of(place):
+    box = place.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_a_group_is_split_around_chosen_items_and_is_whole_again_after_undo(person):
+    ann = person()
+    ann.wait_for_groups()
+    ann.see("look")
+    page = ann.page
+    page.locator(".group h3 button").first.click()
+    before = page.locator(".group").count()
+    for place in range(2):
+        page.get_by_label(re.compile("Choose item")).nth(place).check()
+    page.get_by_role("button", name=re.compile("Split the group")).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("is split into 2 parts").wait_for()
+    dialog.get_by_text(re.compile(r"writes \d+ times? “do not belong together”")).wait_for()
+    page.get_by_role("button", name="Do it").click()
+    page.wait_for_function(N_GROUPS, arg=before + 1)
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_function(N_GROUPS, arg=before)
+
+
+def test_keys_pressed_faster_than_cards_come_write_every_answer_once(person, server):
+    """The same with 10,000 answers: bench/label_page.py --rapid."""
+    ann = person("quick")
+    page, before = ann.page, ann.answers
+    size = page.evaluate(ELEMENTS)
+    for _ in range(300):
+        page.keyboard.press("u")
+    page.wait_for_timeout(1000)
+    assert ann.answers >= before + 25
+    project = page.url.partition("#/")[2].partition("/")[0]
+    log = page.request.get(f"http://127.0.0.1:{server.port}/api/projects/{project}/answers?by=quick").json()
+    assert log["total"] == ann.answers - before
+    assert page.evaluate(ELEMENTS) < 2 * size
+    assert ann.complaints == []
 
 
 def test_two_people_at_once_have_cards_of_their_own_and_meet_among_the_people(person):

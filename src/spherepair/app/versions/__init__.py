@@ -215,20 +215,18 @@ def _grouped(
     width = frame(discs, before.width)
     old_places = None if before.folder is None else before.places
     typical = first_of_each(found.labels, found.distance, n_groups, LISTED)
-    unsure = first_of_each(found.labels, found.other_distance - found.distance, n_groups, LISTED)
-    odd = first_of_each(found.labels, -found.distance, n_groups, LISTED)
+    unsure = first_of_each(found.labels, found.other_distance - found.distance, n_groups, 2 * LISTED)
+    odd = first_of_each(found.labels, -found.distance, n_groups, 3 * LISTED)
     is_moved = _moved(found.labels, old_labels, origin)
     came = np.bincount(found.labels[is_moved], minlength=n_groups)
-    went = np.bincount(old_labels[is_moved & (old_labels >= 0)], minlength=max(1, len(old_ids)))
+    went = np.bincount(old_labels[is_moved], minlength=max(1, len(old_ids)))
     groups = [
         replace(
             group,
             disc=tuple(float(value) for value in discs[place]),
             came=int(came[place]),
             went=int(went[origin[place]]) if place in origin else 0,
-            typical=tuple(typical[place]),
-            unsure=tuple(unsure[place]),
-            odd=tuple(odd[place]),
+            **_listed(typical[place], unsure[place], odd[place]),
         )
         for place, group in enumerate(groups)
     ]
@@ -237,7 +235,7 @@ def _grouped(
         0,
         len(embedding),
         tuple(groups),
-        rows_moved=int(is_moved[old_labels >= 0].sum()),
+        rows_moved=int(is_moved.sum()),
         groups_new=n_groups - len(origin),
         width=width,
     )
@@ -247,6 +245,13 @@ def _grouped(
         "confidence": np.round(255 * found.share).astype(np.uint8),
         "places": np.clip(places, -1.0, 1.0).astype(np.float32),
     }
+
+
+def _listed(typical: Sequence[int], unsure: Sequence[int], odd: Sequence[int]) -> dict[str, Any]:
+    """What is listed of a group; each row once."""
+    unsure = [row for row in unsure if row not in typical][:LISTED]
+    odd = [row for row in odd if row not in (*typical, *unsure)][:LISTED]
+    return {"typical": tuple(typical), "unsure": tuple(unsure), "odd": tuple(odd)}
 
 
 def _with_placed(model_labels: Integers, placed: Placed, n_groups: int) -> Integers:
@@ -323,9 +328,9 @@ def _discs(groups: Sequence[Group], sizes: Integers, centers: Floats, before: Ve
 
 
 def _moved(labels: Integers, old_labels: Integers, origin: dict[int, int]) -> NDArray[np.bool_]:
-    """Rows whose group is not the one they were in."""
+    """Rows that were in a group, and are in another one now."""
     expected = np.array([origin.get(cluster, -2) for cluster in range(int(labels.max()) + 1)])
-    moved: NDArray[np.bool_] = expected[labels] != old_labels
+    moved: NDArray[np.bool_] = (expected[labels] != old_labels) & (old_labels >= 0)
     return moved
 
 

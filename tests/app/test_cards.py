@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from spherepair.app.cards import SharedCards
+from spherepair.asking import Interview
+from spherepair.asking.questions import ChoiceQuestion
+
+
+@pytest.fixture
+def cards():
+    return SharedCards()
+
+
+@pytest.fixture
+def talk(cards):
+    X = np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32)
+    return Interview(X, strategy=cards, random_state=0)
+
+
+def answer_cards(talk: Interview, count: int) -> list[int]:
+    """Everything is one group; the items that were asked about for the first time."""
+    items = []
+    for _ in range(count):
+        question = talk.next()
+        assert isinstance(question, ChoiceQuestion)
+        items += [] if question.is_check else [question.item]
+        talk.answer(question, question.exemplars[0])
+    return items
+
+
+def test_more_items_are_there_before_the_found_ones_are_used_up(talk, cards, monkeypatch):
+    """The prepared items suffice for 30 cards; after that only the first search is waited for."""
+    waited: list[bool] = []
+    search = SharedCards._search
+
+    def watched(self, *task):
+        waited.append(threading.current_thread() is threading.main_thread())
+        return search(self, *task)
+
+    monkeypatch.setattr(SharedCards, "_search", watched)
+    asked = []
+    for _ in range(80):
+        asked += answer_cards(talk, 1)
+        if cards._search_beside is not None:
+            cards._search_beside.join()
+    assert len(set(asked)) == len(asked)
+    assert sum(waited) == 1
+    assert len(waited) > 2
+
+
+def test_items_found_with_an_older_model_are_not_asked(talk, cards):
+    answer_cards(talk, 40)
+    if cards._search_beside is not None:
+        cards._search_beside.join()
+    older = cards._spare
+    assert older
+    cards._of = object()  # another model came
+    answer_cards(talk, 1)
+    assert cards._spare is not older
