@@ -32,10 +32,10 @@ VIEWS = {
 LEARNED = "() => +document.querySelector('.progress').dataset.version > 1"
 
 
-def write_messages(path: Path) -> None:
-    """120 messages about four topics; the first word says which."""
+def write_messages(path: Path, count: int = 120) -> None:
+    """Messages about four topics; the first word says which."""
     rng = np.random.default_rng(0)
-    topics = (list(TOPICS)[row % len(TOPICS)] for row in range(120))
+    topics = (list(TOPICS)[row % len(TOPICS)] for row in range(count))
     lines = (
         f"m{row},{one} {' '.join(rng.choice(TOPICS[one].split(), 5))} {row}" for row, one in enumerate(topics)
     )
@@ -85,6 +85,15 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("label")
     write_messages(folder / "messages.csv")
     running = Server(folder / "home", folder / "messages.csv")
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def large_server(tmp_path):
+    """One with so many messages that hundreds of answers leave some to ask about."""
+    write_messages(tmp_path / "messages.csv", 1000)
+    running = Server(tmp_path / "home", tmp_path / "messages.csv")
     yield running
     running.close()
 
@@ -182,8 +191,8 @@ def person(browser, server):
     """Let people come, and send them home."""
     came = []
 
-    def come(name="ann", **options):
-        came.append(Person(browser, server, name, **options))
+    def come(name="ann", *, at=server, **options):
+        came.append(Person(browser, at, name, **options))
         return came[-1]
 
     yield come
