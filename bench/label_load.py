@@ -1,6 +1,6 @@
 """How long people wait for the next card of ``spherepair label``: many at once, while a model is trained.
 
-    python bench/label_load.py [--people 50] [--rows 200000] [--seconds 60] [--think 2] [--first 60]
+    python bench/label_load.py [--people 50] [--rows 200000] [--seconds 60] [--think 8] [--first 60]
 
 One person answers the ``--first`` cards and waits until a model knows the groups, so that all kinds of card
 are asked. Then all answer. Prints the time from an answer to the next card (one request), in milliseconds,
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--groups", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--think", type=float, default=2.0, help="mean seconds before an answer")
+    parser.add_argument("--think", type=float, default=8.0, help="mean seconds before an answer")
     parser.add_argument("--first", type=int, default=60, help="cards before the model that is waited for")
     parser.add_argument("--database", help="URL; by default SQLite")
     options = parser.parse_args()
@@ -101,7 +101,7 @@ def prepare(server: Server, y: np.ndarray, count: int) -> float:
             body = {"ticket": card["ticket"], "reply": right_reply(card, y), "seconds": 5.0}
             card = client.post(f"{server.project}/answers", json=body).raise_for_status().json()["question"]
         client.post(f"{server.project}/train")
-        while not client.get(f"{server.project}/groups").json()[0]["change"]["since"]:
+        while sum(group["size"] for group in client.get(f"{server.project}/groups").json()) < len(y):
             time.sleep(1)
     return time.monotonic() - started
 

@@ -46,7 +46,7 @@ def test_more_items_are_there_before_the_found_ones_are_used_up(talk, cards, mon
     for _ in range(80):
         asked += answer_cards(talk, 1)
         if cards._search_beside is not None:
-            cards._search_beside.join()
+            cards._search_beside.result(60)
     assert len(set(asked)) == len(asked)
     assert sum(waited) == 1
     assert len(waited) > 2
@@ -55,7 +55,7 @@ def test_more_items_are_there_before_the_found_ones_are_used_up(talk, cards, mon
 def test_items_found_with_an_older_model_are_not_asked(talk, cards):
     answer_cards(talk, 40)
     if cards._search_beside is not None:
-        cards._search_beside.join()
+        cards._search_beside.result(60)
     older = cards._spare
     assert older
     cards._of = object()  # another model came

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ class SharedCards(Cards):
         super().__init__()
         self._spare: list[int] = []
         self._of: Any = None  # the model that they were found with
-        self._search_beside: threading.Thread | None = None
+        # A pool of one: the interpreter waits for it at its end, which a thread that uses torch needs.
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="items")
+        self._search_beside: Future[None] | None = None
 
     def _more_items(self, now: Situation) -> Sequence[int]:
         if self._of is not now.snapshot.centers:
@@ -34,10 +36,9 @@ class SharedCards(Cards):
         return list(self._spare)
 
     def _look_ahead(self, now: Situation) -> None:
-        if self._search_beside is None or not self._search_beside.is_alive():
+        if self._search_beside is None or self._search_beside.done():
             task = self._spare, open_part(now), np.random.default_rng(now.random.integers(2**31))
-            self._search_beside = threading.Thread(target=self._add_items, args=task, daemon=True)
-            self._search_beside.start()
+            self._search_beside = self._beside.submit(self._add_items, *task)
 
     def _add_items(self, spare: list[int], part: Snapshot, random: np.random.Generator) -> None:
         """Appends to the list that it was started for: the items of an older model are of no use."""

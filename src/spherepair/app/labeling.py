@@ -289,7 +289,8 @@ class Labeling:
         with self.lock:
             self._is_wanted = False
             self._job_events = len(self.record.events)
-            return Job(version, self.interview.training_task(), self.view.placed)
+            placed, answers = self.view.placed, list(self.interview.answers)
+        return Job(version, self.interview.training_task(answers), placed)
 
     def _adopt(self, job: Job) -> None:
         """Take a finished version over; questions come from its model from now on."""

@@ -7,6 +7,7 @@ Routes of one open project are in :mod:`spherepair.app.routes`. The API describe
 from __future__ import annotations
 
 import base64
+import gc
 import mimetypes
 import os
 import secrets
@@ -41,6 +42,8 @@ DEFAULT_PORT = 8765
 PAGE = Path(__file__).parent / "page"
 #: Seconds that a wrong password costs.
 WRONG_PASSWORD_SECONDS = 1.0
+#: How long a connection stays open between two requests: people think before they answer.
+THINKING_SECONDS = 75
 _COOKIE_DAYS = 90
 _STRANGER = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>spherepair label</title>
 </head><body><h1>spherepair label</h1>{}</body></html>"""
@@ -104,10 +107,14 @@ def serve(
         server_header=False,
         proxy_headers=False,
         ws="none",
+        timeout_keep_alive=THINKING_SECONDS,
         timeout_graceful_shutdown=2,
     )
     torch.set_num_threads(1)  # many small questions: threads that wait for each other only delay them
     threadpool_limits(1)
+    # Nobody should wait while what was imported is searched for garbage, or for a thread that computes.
+    gc.freeze()
+    sys.setswitchinterval(0.0005)
     announce(link)
     if open_browser:
         threading.Timer(0.5, webbrowser.open, [link]).start()

@@ -273,6 +273,7 @@ class _Fitter:
 
     def _new_training(self, seed: int) -> Any:
         from spherepair.asking.training import Training, default_model
+        from spherepair.training.hardware import choose_effort, choose_hardware
 
         def hear(state: Any) -> None:  # not the method: clone copies its object, and with it the pipe
             self._hear(state)
@@ -280,6 +281,8 @@ class _Fitter:
         # An encoder has weighed the columns already.
         scaling = "none" if (self._folder / ENCODER).exists() else "auto"
         template = default_model(seed, scaling=scaling, progress=hear)
+        # On a CPU the network of a small table, however many rows there are: people wait for it.
+        template.set_params(hidden_dims=choose_effort(1, choose_hardware()).hidden_dims)
         return Training(self._X, template, seed=seed)
 
     def _hear(self, state: Any) -> None:

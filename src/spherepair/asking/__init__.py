@@ -276,15 +276,19 @@ class Interview(Conversation):
         """Until a refit under way is done; raises what it met."""
         self._refits.wait()
 
-    def training_task(self) -> TrainingTask:
-        """What a model is to learn from now; another process may fit it: :class:`Training`."""
+    def training_task(self, answers: Sequence[Answer] | None = None) -> TrainingTask:
+        """What a model is to learn from now; another process may fit it: :class:`Training`.
+
+        Parameters
+        ----------
+        answers : sequence of Answer, optional
+            All so far if not given. Nobody waits for a card while they are gone through.
+        """
         with self._lock:
             self._was_taken_back = False
-            return TrainingTask.of(
-                Settled(links_of(self._known), self.answers),
-                n_answers=len(self.answers),
-                seed=self._seed,
-            )
+            answers = list(self.answers) if answers is None else answers
+        settled = Settled(links_of(self._known), answers)
+        return TrainingTask.of(settled, n_answers=len(answers), seed=self._seed)
 
     def adopt(self, model: Any, task: TrainingTask) -> None:
         """Choose questions from a model that was fitted elsewhere on the rows and this task."""

@@ -231,8 +231,13 @@ class Settled:
 
         That another one was chosen is no such answer.
         """
-        told = {(self._ends(*link[:2]), answer.number) for link, answer in self.stated if _is_direct(answer)}
-        return Counter(ends for ends, _ in told)
+        root = {row: self.groups.root(row) for row in self.groups.rows}
+        told = {
+            (answer.number, *sorted((root[left], root[right])))
+            for (left, right, _), answer in self.stated
+            if _is_direct(answer)
+        }
+        return Counter(frozenset(ends) for _, *ends in told)
 
     def _joins(self, left: int, right: int) -> bool:
         """Join two groups if they were called the same as often as different."""

@@ -39,6 +39,8 @@ FEW_ANSWERS, CLOSEST_GROUPS = 2, 40
 RANDOM_ITEMS = 2
 #: Rows among which a strategy that has run out of prepared items looks for more, and how many it finds.
 QUICK_ROWS, QUICK_ITEMS = 2000, 20
+#: Rows of a group among which a group card looks for typical ones, and its steps of k-means: somebody waits.
+CARD_ROWS, CARD_STEPS = 500, 4
 #: Share of an item's weight that grows with how unsure it is; it is reached when every group has so many
 #: rows placed. While few are, typical rows teach more.
 UNSURE_SHARE, ROWS_PER_GROUP = 0.5, 40
@@ -147,11 +149,12 @@ class Cards:
         snapshot = now.snapshot
         share = _unsure_share(len(now.groups.placed()[0]), len(snapshot.roots))
         weight = (1.0 - share) + share * (1.0 - snapshot.margin[candidates])
-        if len(candidates) > QUICK_ROWS:
-            some = now.random.permutation(len(candidates))[:QUICK_ROWS]
+        if len(candidates) > CARD_ROWS:
+            some = now.random.permutation(len(candidates))[:CARD_ROWS]
             candidates, weight = candidates[some], weight[some]
         n_cells = MOST_ITEMS - 1 - RANDOM_ITEMS
-        _, typical, _ = typical_rows(snapshot.embedding[candidates], weight, n_cells, random=now.random)
+        vectors = snapshot.embedding[candidates]
+        _, typical, _ = typical_rows(vectors, weight, n_cells, random=now.random, n_steps=CARD_STEPS)
         chosen = candidates[typical[typical >= 0]]
         others = np.setdiff1d(candidates, chosen)
         drawn = now.random.permutation(others)[:RANDOM_ITEMS]
@@ -352,7 +355,12 @@ def _cards_of_groups(now: Situation) -> NDArray[np.float64]:
 
 
 def typical_rows(
-    vectors: Floats, weight: NDArray[np.floating], n_cells: int, *, random: np.random.Generator
+    vectors: Floats,
+    weight: NDArray[np.floating],
+    n_cells: int,
+    *,
+    random: np.random.Generator,
+    n_steps: int = 15,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Cut vectors into cells of about equal weight and take the most typical row of each.
 
@@ -363,6 +371,8 @@ def typical_rows(
         How much a row counts; not negative.
     n_cells : int
     random : Generator
+    n_steps : int
+        Of k-means.
 
     Returns
     -------
@@ -378,7 +388,7 @@ def typical_rows(
     drawn = random.choice(len(vectors), size=len(vectors), p=weight / weight.sum())
     generator = torch.Generator().manual_seed(int(random.integers(2**31)))
     points = torch.from_numpy(vectors[drawn])
-    centers = kmeans(points, n_cells, generator=generator, n_init=1, max_iter=15, tol=None).numpy()
+    centers = kmeans(points, n_cells, generator=generator, n_init=1, max_iter=n_steps, tol=None).numpy()
     distance = np.square(centers).sum(axis=1) - 2.0 * vectors @ centers.T
     cell = distance.argmin(axis=1)
     order = np.argsort(-distance[np.arange(len(vectors)), cell], kind="stable")
