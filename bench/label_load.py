@@ -26,6 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 TOKEN = "load"
+#: Seconds that a first model may take.
+LONGEST_TRAINING = 900
 
 
 def main() -> None:
@@ -102,6 +104,8 @@ def prepare(server: Server, y: np.ndarray, count: int) -> float:
             card = client.post(f"{server.project}/answers", json=body).raise_for_status().json()["question"]
         client.post(f"{server.project}/train")
         while sum(group["size"] for group in client.get(f"{server.project}/groups").json()) < len(y):
+            if time.monotonic() - started > LONGEST_TRAINING:
+                raise SystemExit(f"no model with groups after {LONGEST_TRAINING} s")
             time.sleep(1)
     return time.monotonic() - started
 

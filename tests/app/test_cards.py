@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,12 +53,18 @@ def test_more_items_are_there_before_the_found_ones_are_used_up(talk, cards, mon
     assert len(waited) > 2
 
 
-def test_items_found_with_an_older_model_are_not_asked(talk, cards):
+def test_items_found_with_an_older_model_are_not_asked(talk, cards, monkeypatch):
     answer_cards(talk, 40)
-    if cards._search_beside is not None:
-        cards._search_beside.result(60)
-    older = cards._spare
-    assert older
-    cards._of = object()  # another model came
-    answer_cards(talk, 1)
-    assert cards._spare is not older
+    assert len(cards._spare)
+    fresh = [row for row in range(600) if talk.groups.group_of(row) is None and row not in cards._spare][:9]
+    monkeypatch.setattr(SharedCards, "_search", lambda self, *task: fresh)
+    talk._snapshot = replace(talk._snapshot, queue=())  # of another model, whose own items are used up
+    asked = answer_cards(talk, 5)
+    assert asked
+    assert set(asked) <= set(fresh)
+
+
+def test_a_closed_project_looks_for_no_more_items(talk, cards):
+    cards.close()
+    assert len(answer_cards(talk, 60)) > 50
+    assert cards._search_beside is None

@@ -361,7 +361,7 @@ def type_in_terminal(command, script, *, code):
     shown, key, deadline = b"", b"", time.monotonic() + 100
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 3)[0]:
-            os.write(terminal, key)
+            os.write(terminal, b"" if key == b"\x03" else key)  # a signal where it is no key
             continue
         try:
             part = os.read(terminal, 65536)

@@ -153,7 +153,7 @@ def test_sparse_rows_are_densified_a_batch_at_a_time(make: Any, monkeypatch: pyt
 
     monkeypatch.setattr(sparse.csr_array, "toarray", counting)
     pairs = Constraints.from_labels(np.arange(30_000) % 2, 300, random_state=0)
-    model = make(2, hidden_dims=(4,), max_epochs=1, pretraining=None, wrong_answers=None)
+    model = make(2, hidden_dims=(4,), max_epochs=1, pretraining=None)
     few = Constraints.from_labels(np.arange(400) % 2, 300, random_state=0)
     model.fit(X[:400], constraints=few)  # libraries take their own memory once
     with _growth() as most:
@@ -181,8 +181,7 @@ def test_a_memory_map_is_not_loaded_whole(make: Any, tmp_path: Path) -> None:
     pairs = Constraints.from_labels(np.arange(shape[0]) % 2, 300, random_state=0)
     table = np.load(tmp_path / "rows.npy", mmap_mode="r")
     with _growth() as most:
-        plain = {"scaling": "none", "wrong_answers": None}  # judging answers takes memory for neighbors
-        model = make(2, hidden_dims=(4,), max_epochs=1, pretraining=None, **plain)
+        model = make(2, hidden_dims=(4,), max_epochs=1, pretraining=None, scaling="none")
         labels = model.fit(table, constraints=pairs).predict(table)
     assert np.array_equal(labels, model.labels_)
     assert most[0] < shape[0] * shape[1] * 4 / 2

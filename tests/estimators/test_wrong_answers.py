@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import make_blobs
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.baselines import CIDEC, DCGMM, AutoEmbedder
 from spherepair.errors import InvalidParameterError
+from spherepair.estimators import judging
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.batches import PairTensors
 from spherepair.training.pretraining import JointPretraining
@@ -265,3 +267,14 @@ def test_answers_are_right_where_the_rows_form_other_groups_by_themselves(n_pair
     model.fit(X, constraints=pairs)
     assert clustering_accuracy(side > 0, model.labels_) > 0.95
     assert model.wrong_answers_.n_suspects == 0
+
+
+@pytest.mark.parametrize("most", [0, 2**27])
+def test_neighbors_are_those_of_the_rows_in_pairs(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(judging, "MOST_COMPARED", most)
+    monkeypatch.setattr(judging, "COMPARED_AT_ONCE", 300)
+    x = torch.from_numpy(make_blobs(100, 5, random_state=0)[0]).float()
+    lines = torch.tensor([3, 50, 99])
+    found = judging._neighbors_of(x, lines, torch.Generator().manual_seed(0))
+    distance = torch.cdist(x, x).fill_diagonal_(torch.inf)[lines]
+    assert torch.equal(found, distance.argsort(dim=1)[:, : judging.N_WITNESSES])

@@ -209,9 +209,10 @@ def _split(view: View, body: dict[str, Any], quote: Quote) -> tuple[list[Link], 
     group, seeds = _group(view, body.get("group")), _rows(view, body.get("seeds"))
     if not 2 <= len(seeds) <= 20:
         raise InvalidAnswerError("choose two to twenty items, one for each part; nothing was written.")
-    sentence = f"{quote(group)} is split into {len(seeds)} parts around the chosen items."
-    # Parts that may be some other group would not count as groups of their own.
     others = [place for place in np.flatnonzero(view.placed_sizes).tolist() if place != group]
+    # Parts that may be some other group would not count as groups of their own.
+    kept = "; they belong to no other group" if others else ""
+    sentence = f"{quote(group)} is split into {len(seeds)} parts around the chosen items{kept}."
     anchors = [_anchor(view, place, but=seeds) for place in others]
     apart = [*combinations(seeds, 2), *((seed, anchor) for seed in seeds for anchor in anchors)]
     return [(left, right, False) for left, right in apart], sentence

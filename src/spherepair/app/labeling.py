@@ -81,7 +81,8 @@ class Labeling:
         self.opened = utc_now()
         self.X = np.load(folder / FEATURES, mmap_mode="r", allow_pickle=False)
         self.record = DatabaseRecord(engine, id, name=name, fingerprint=fingerprint_rows(self.X))
-        self.interview = Interview(self.X, strategy=SharedCards(), record=self.record, random_state=seed)
+        self._cards = SharedCards()
+        self.interview = Interview(self.X, strategy=self._cards, record=self.record, random_state=seed)
         self.lock = threading.RLock()
         self.stream = Stream()
         self.names = {group: given for group, (given, _) in self.record.names().items()}
@@ -116,6 +117,7 @@ class Labeling:
         self._has_news.set()
         self.trainer.close()
         self.interview.close(wait=False)
+        self._cards.close()
         self.write_summary()
 
     # Cards and answers.
@@ -283,7 +285,8 @@ class Labeling:
         if len(self.record.events) == self._learned or not interview.answers:
             return False
         is_quiet = time.monotonic() - self._last_change > QUIET_SECONDS
-        return self._is_wanted or (is_quiet and len(interview.groups) > 1)
+        with self.lock:
+            return self._is_wanted or (is_quiet and len(interview.groups) > 1)
 
     def _make_job(self, version: int) -> Job:
         with self.lock:

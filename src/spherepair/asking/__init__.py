@@ -284,9 +284,9 @@ class Interview(Conversation):
         answers : sequence of Answer, optional
             All so far if not given. Nobody waits for a card while they are gone through.
         """
-        with self._lock:
-            self._was_taken_back = False
-            answers = list(self.answers) if answers is None else answers
+        if answers is None:
+            with self._lock:
+                self._was_taken_back, answers = False, list(self.answers)
         settled = Settled(links_of(self._known), answers)
         return TrainingTask.of(settled, n_answers=len(answers), seed=self._seed)
 

@@ -163,9 +163,9 @@ class Cards:
         return GroupQuestion(items, n_random=len(drawn))
 
 
-def open_part(now: Situation) -> Snapshot:
-    """Some rows of the pool that are in no group yet."""
-    pool = now.snapshot.pool[now.is_open(now.snapshot.pool)]
+def open_part(now: Situation, *, but: Sequence[int] | NDArray[np.int64] = ()) -> Snapshot:
+    """Some rows of the pool that are in no group yet, without those that wait already."""
+    pool = np.setdiff1d(now.snapshot.pool[now.is_open(now.snapshot.pool)], but, assume_unique=True)
     some = np.sort(now.random.permutation(pool)[:QUICK_ROWS])
     return Snapshot(some, now.snapshot.vectors(some), now.snapshot.roots, now.snapshot.centers)
 

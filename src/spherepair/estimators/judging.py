@@ -63,6 +63,8 @@ FURTHER, WEIGHED = Stage("further pretraining"), Stage("weighed pairs")
 PRETRAINED, SAME, N_CLUSTERS = "pretrained.", "same", "n_clusters"
 #: Neighbors of a row that are asked.
 N_WITNESSES = 20
+#: Pairs of rows that are compared to find neighbors, at most and at a time; beyond it trees are searched.
+MOST_COMPARED, COMPARED_AT_ONCE = 2**27, 2**21
 #: Below this estimated share nothing is wrong.
 LEAST_SHARE = 0.01
 #: The first training is looked at after every such part of its epochs.
@@ -227,14 +229,11 @@ class JudgingClusterer(DeepConstrainedClusterer):
         ends, places = np.unique(np.concatenate([job.pairs.left, job.pairs.right]), return_inverse=True)
         seed, device = job.session.seed, self._hardware.device
         rows = term_rows(job.rows.n_rows, torch.from_numpy(ends), seed=seed, device=torch.device("cpu"))
-        found = nearest_neighbors(
-            z[rows].to(device),
-            min(N_WITNESSES, len(rows) - 1),
-            generator=torch_generator(seed, "witnesses", device=device),
-        ).cpu()
         # Rows in pairs come first in a sample, unless there are more of them than it holds.
         lines = torch.searchsorted(rows, torch.from_numpy(ends)).clamp(max=len(rows) - 1)
-        asked, neighbors = np.unique(rows[found[lines]].numpy(), return_inverse=True)
+        generator = torch_generator(seed, "witnesses", device=device)
+        found = _neighbors_of(z[rows].to(device), lines.to(device), generator).cpu()
+        asked, neighbors = np.unique(rows[found].numpy(), return_inverse=True)
         witnesses = Witnesses(neighbors.reshape(len(ends), -1), *np.split(places, 2))
         share = self._share_wrong
         return Judge(job.pairs, witnesses, asked, z[asked], None if isinstance(share, str) else share)
@@ -322,6 +321,19 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _weigh(self, pairs: PairTensors) -> PairTensors:
         """The pairs with must-links weighed against cannot-links; as they are by default."""
         return pairs
+
+
+def _neighbors_of(x: Tensor, lines: Tensor, generator: torch.Generator) -> Tensor:
+    """Neighbors, (m, k), of some rows of ``x``: of these alone where that is less work than to search all."""
+    count = min(N_WITNESSES, len(x) - 1)
+    if len(lines) * len(x) > MOST_COMPARED:
+        return nearest_neighbors(x, count, generator=generator)[lines]
+    half_square = x.square().sum(dim=1) / 2
+    found = []
+    for chunk in torch.split(lines, max(1, COMPARED_AT_ONCE // len(x))):
+        score = torch.addmm(-half_square, x[chunk], x.T).scatter_(1, chunk[:, None], -torch.inf)
+        found.append(score.topk(count, dim=1).indices)
+    return torch.cat(found)
 
 
 def _carry_over(values: NDArray[Any], old: Constraints, now: Constraints, *, new: float) -> NDArray[Any]:

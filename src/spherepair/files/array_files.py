@@ -11,9 +11,12 @@ import numpy as np
 from spherepair.errors import InvalidDataError
 from spherepair.files.untrusted import (
     SPARSE_COLUMNS,
+    UNPACKED_BYTES,
+    UNPACKED_RATIO,
     Fail,
     check_npy,
     decoding,
+    limit,
     refuse_above,
     refuse_zip_bomb,
 )
@@ -110,6 +113,8 @@ def sparse_rows(parts: dict[str, Any]) -> Any:
     block = _block(data, shape) if name == "bsr" else (1, 1)
     along, across = (size // part for size, part in zip(shape, block, strict=True))
     _check_indices(data, indices, indptr, (across, along) if name == "csc" else (along, across))
+    if name == "csc" and 8 * along > max(limit(UNPACKED_BYTES), UNPACKED_RATIO * indices.nbytes):
+        raise ValueError("it has far more rows than values")  # as CSR each row takes eight bytes
     return sparse.csr_matrix(kinds[name]((data, indices, indptr), shape=shape))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -181,16 +182,38 @@ class CsvReader:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Turn whatever a damaged file makes its readers raise into one error; the disk's errors pass."""
-        shown, sys.unraisablehook = sys.unraisablehook, lambda _: None
-        with decoding("csv", self._fail):
+        with decoding("csv", self._fail), _HUSH:
             try:
                 yield
             except ValueError:  # of Arrow's parser, which does not say where
                 refuse_other_encodings(self.path, self._fail)
                 raise
-            finally:
-                # Arrow prints a traceback for each uneven record that is not UTF-8.
-                sys.unraisablehook = shown
+
+
+class _Hush:
+    """No tracebacks of Arrow, which prints one for each uneven record that is not UTF-8.
+
+    The hook is that of the process: the first of several threads that read takes it away, the last one puts
+    it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._n_readers = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._n_readers:
+                self._shown, sys.unraisablehook = sys.unraisablehook, lambda _: None
+            self._n_readers += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._n_readers -= 1
+            if not self._n_readers:
+                sys.unraisablehook = self._shown
+
+
+_HUSH = _Hush()
 
 
 def _unevenness(place: str, row: Any, names: Sequence[str]) -> str:

@@ -65,8 +65,9 @@ def read_parquet(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any
         pages = page_sizes(stream, metadata, set(names))
     refuse_large(pages.most_bytes, size, fail)
     if pages.largest_text * pages.n_texts > limit(UNPACKED_BYTES):
-        return _read_repeated(path, names, pages.largest_text, fail)
-    table = pq.read_table(path, columns=names, partitioning=None)
+        table = _read_repeated(path, names, pages.largest_text, fail)
+    else:
+        table = pq.read_table(path, columns=names, partitioning=None)
     if names and len(table) != metadata.num_rows:
         raise fail(f"has {len(table):,} rows, but says that it has {metadata.num_rows:,}; write it again.")
     return table

@@ -133,7 +133,10 @@ def test_keys_pressed_faster_than_cards_come_write_every_answer_once(person, lar
     page, size = ann.page, ann.page.evaluate(ELEMENTS)
     for _ in range(300):
         page.keyboard.press("u")
-    page.wait_for_timeout(1000)
+    before = -1
+    while before != ann.answers:  # until the last one has arrived
+        before = ann.answers
+        page.wait_for_timeout(1000)
     assert ann.answers >= 25
     project = page.url.partition("#/")[2].partition("/")[0]
     log = page.request.get(f"http://127.0.0.1:{large_server.port}/api/projects/{project}/answers?by=quick")
