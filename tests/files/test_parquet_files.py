@@ -174,3 +174,10 @@ def test_a_wide_part_is_read_a_few_rows_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("spherepair.files.data_sets.BATCH_ENTRIES", 1000)
     opened, needs = opened_part(tmp_path, pa.table({f"c{n}": np.zeros(300) for n in range(100)}))
     assert [len(batch.X) for batch in opened.batches(needs)] == [10] * 30
+
+
+def test_a_page_longer_than_its_column_is_refused_before_room_is_made_for_it() -> None:
+    """Arrow would make room for two gigabytes: the file says so."""
+    path = Path(__file__).parents[1] / "fuzz/corpus/parts/page_longer_than_its_column.parquet"
+    with path.open("rb") as stream, pytest.raises(ValueError, match="longer than its column"):
+        page_sizes(stream, pq.read_metadata(path), {"a"})

@@ -229,8 +229,10 @@ def _headers(stream: Any, chunk: _Chunk) -> Iterator[dict[int, Any]]:
         sizes = (header.get(_UNPACKED_SIZE), header.get(_PACKED_SIZE))
         if not all(type(size) is int and size >= 0 for size in sizes):
             raise ValueError("a page does not say how long it is")
-        yield header
         place += length + header[_PACKED_SIZE]
+        if place > chunk.end:  # Arrow makes room for it before it looks for its bytes
+            raise ValueError("a page is longer than its column")
+        yield header
 
 
 def _header_at(stream: Any, place: int) -> tuple[dict[int, Any], int]:
