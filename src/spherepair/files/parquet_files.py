@@ -68,6 +68,7 @@ def read_parquet(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any
         table = _read_repeated(path, names, pages.largest_text, fail)
     else:
         table = pq.read_table(path, columns=names, partitioning=None)
+    table.validate(full=True)  # texts may be no texts
     if names and len(table) != metadata.num_rows:
         raise fail(f"has {len(table):,} rows, but says that it has {metadata.num_rows:,}; write it again.")
     return table

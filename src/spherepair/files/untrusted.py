@@ -36,6 +36,8 @@ STREAMED_RATIO = 1000
 NAMED_COLUMNS, SPARSE_COLUMNS = 100_000, 10_000_000
 #: Cells of the rectangle that holds all cells of a sheet; each takes some 30 bytes while it is read.
 SHEET_CELLS = 50_000_000
+#: No sheet has more.
+SHEET_COLUMNS = 2**14
 #: The description at the end of a parquet file, in bytes; each takes some ten in memory.
 FOOTER_BYTES = 2**26
 #: The first line of a csv file, in bytes.
@@ -128,9 +130,13 @@ def refuse_wide_sheet(path: Path, fail: Fail) -> None:
             row = column = 0
             with archive.open(member) as stream:
                 for block in _blocks(stream):
-                    places = set(re.findall(rb'r="([A-Z]{1,3})([0-9]{1,7})"', block))
+                    # Readers take small letters and columns that no sheet has.
+                    places = set(
+                        re.findall(rb"""r=["']([A-Z]{0,20})([0-9]{1,20})["']""", block.upper(), re.I)
+                    )
                     row = max([row, *(int(number) for _, number in places)])
                     column = max([column, *map(_column_number, {letters for letters, _ in places})])
+                    refuse_above(column, SHEET_COLUMNS, "columns", fail)
                     refuse_above(row * column, SHEET_CELLS, "cells, most of them empty", fail)
 
 
