@@ -150,14 +150,12 @@ class Situation:
 
     def is_open(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether rows are neither in a group nor set aside as unsure or skipped."""
-        found: NDArray[np.bool_] = self._open_rows[np.minimum(rows, len(self._open_rows) - 1)]
-        return found
+        return np.asarray(self._open_rows[np.minimum(rows, len(self._open_rows) - 1)], dtype=np.bool_)
 
     @cached_property
     def _open_rows(self) -> NDArray[np.bool_]:
         """By row; the last entry is that of all further rows. Far faster than to look for each in a set."""
-        passed = np.fromiter(self.passed, np.int64, len(self.passed))
-        closed = np.concatenate([self.groups.placed()[0], passed])
+        closed = np.append(self.groups.placed()[0], np.fromiter(self.passed, np.int64, len(self.passed)))
         is_open = np.ones(2 + int(closed.max(initial=0)), dtype=bool)
         is_open[closed] = False
         return is_open

@@ -275,9 +275,8 @@ def _same_groups(now: Situation) -> Question | None:
 
 
 def _is_pair_check(answer: Answer) -> bool:
-    return (
-        isinstance(answer.question, PairQuestion) and answer.question.is_check and answer.reply == DIFFERENT
-    )
+    asked = answer.question
+    return isinstance(asked, PairQuestion) and asked.is_check and answer.reply == DIFFERENT
 
 
 def _single_row(now: Situation) -> int | None:
@@ -346,33 +345,26 @@ def _cards_of_groups(now: Situation) -> NDArray[np.float64]:
     """How many group cards each group of the snapshot has had."""
     numbers = {now.groups.root(root): place for place, root in enumerate(now.snapshot.roots)}
     counts = np.zeros(len(now.snapshot.roots))
-    for answer in now.answers:
-        if isinstance(answer.question, GroupQuestion):
-            place = numbers.get(now.groups.root(answer.question.items[0]))
-            if place is not None:
-                counts[place] += 1
+    cards = (answer.question for answer in now.answers if isinstance(answer.question, GroupQuestion))
+    for place in (numbers.get(now.groups.root(card.items[0])) for card in cards):
+        if place is not None:
+            counts[place] += 1
     return counts
 
 
 def typical_rows(
-    vectors: Floats,
-    weight: NDArray[np.floating],
-    n_cells: int,
-    *,
-    random: np.random.Generator,
-    n_steps: int = 15,
+    x: Floats, weight: NDArray[np.floating], n_cells: int, *, random: np.random.Generator, n_steps: int = 15
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Cut vectors into cells of about equal weight and take the most typical row of each.
 
     Parameters
     ----------
-    vectors : ndarray of shape (n, D)
+    x : ndarray of shape (n, D)
     weight : ndarray of shape (n,)
         How much a row counts; not negative.
-    n_cells : int
+    n_cells, n_steps : int
+        Number of cells, and of steps of k-means.
     random : Generator
-    n_steps : int
-        Of k-means.
 
     Returns
     -------
@@ -383,15 +375,15 @@ def typical_rows(
     mass : ndarray of shape (C,)
         Weight of the cells.
     """
-    n_cells = min(n_cells, len(vectors))
+    n_cells = min(n_cells, len(x))
     # k-means on rows drawn in proportion to their weight is weighted k-means.
-    drawn = random.choice(len(vectors), size=len(vectors), p=weight / weight.sum())
+    drawn = random.choice(len(x), size=len(x), p=weight / weight.sum())
     generator = torch.Generator().manual_seed(int(random.integers(2**31)))
-    points = torch.from_numpy(vectors[drawn])
+    points = torch.from_numpy(x[drawn])
     centers = kmeans(points, n_cells, generator=generator, n_init=1, max_iter=n_steps, tol=None).numpy()
-    distance = np.square(centers).sum(axis=1) - 2.0 * vectors @ centers.T
+    distance = np.square(centers).sum(axis=1) - 2.0 * x @ centers.T
     cell = distance.argmin(axis=1)
-    order = np.argsort(-distance[np.arange(len(vectors)), cell], kind="stable")
+    order = np.argsort(-distance[np.arange(len(x)), cell], kind="stable")
     typical = np.full(n_cells, -1, dtype=np.int64)
     typical[cell[order]] = order  # the last one written is the nearest
     mass: NDArray[np.float64] = np.bincount(cell, weights=weight, minlength=n_cells).astype(np.float64)

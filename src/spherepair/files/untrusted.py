@@ -131,9 +131,7 @@ def refuse_wide_sheet(path: Path, fail: Fail) -> None:
             with archive.open(member) as stream:
                 for block in _blocks(stream):
                     # Readers take small letters and columns that no sheet has.
-                    places = set(
-                        re.findall(rb"""r=["']([A-Z]{0,20})([0-9]{1,20})["']""", block.upper(), re.I)
-                    )
+                    places = set(re.findall(rb"""\sR=["']([A-Z]{1,20})([0-9]{1,20})["']""", block.upper()))
                     row = max([row, *(int(number) for _, number in places)])
                     column = max([column, *map(_column_number, {letters for letters, _ in places})])
                     refuse_above(column, SHEET_COLUMNS, "columns", fail)
