@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -131,13 +132,15 @@ def test_keys_pressed_faster_than_cards_come_write_every_answer_once(person, lar
     """The same with 10,000 answers: bench/label_page.py --rapid."""
     ann = person("quick", at=large_server)
     page, size = ann.page, ann.page.evaluate(ELEMENTS)
-    for _ in range(300):
-        page.keyboard.press("u")
+    deadline = time.monotonic() + 120
+    while ann.answers < 25:  # a key between two cards means none: a slow machine needs more of them
+        assert time.monotonic() < deadline
+        for _ in range(100):
+            page.keyboard.press("u")
     before = -1
     while before != ann.answers:  # until the last one has arrived
         before = ann.answers
         page.wait_for_timeout(1000)
-    assert ann.answers >= 25
     project = page.url.partition("#/")[2].partition("/")[0]
     log = page.request.get(f"http://127.0.0.1:{large_server.port}/api/projects/{project}/answers?by=quick")
     assert log.json()["total"] == ann.answers
