@@ -91,6 +91,19 @@ def test_a_log_of_other_rows_is_refused(open_record):
         open_record(rows="others")
 
 
+def test_a_log_whose_project_is_gone_is_refused_and_left_as_it_was(open_record):
+    record = open_record()
+    record.append(answer(0))
+    is_sqlite = record.engine.dialect.name == "sqlite"
+    unchecked = "PRAGMA foreign_keys = OFF" if is_sqlite else "SET session_replication_role = replica"
+    with record.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(unchecked))
+        connection.execute(text("DELETE FROM projects"))
+        with pytest.raises(RecordError, match="about other rows"):
+            open_record()
+        assert connection.scalar(text("SELECT count(*) FROM projects")) == 0
+
+
 def test_a_database_of_a_newer_version_is_refused(database):
     engine = open_database(database)
     with engine.begin() as connection:

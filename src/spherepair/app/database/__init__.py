@@ -208,7 +208,6 @@ class DatabaseRecord:
             decoding("a log of answers", lambda why: RecordError(f"the log of project {project} {why}")),
             engine.begin() as connection,
         ):
-            self._enter(connection, name, fingerprint)
             found = connection.execute(
                 select(EventTable.__table__).where(EventTable.project == project).order_by(EventTable.place)
             ).all()
@@ -219,6 +218,7 @@ class DatabaseRecord:
             ]
             for place, one in enumerate(self.events):
                 _check_event(one, place)
+            self._enter(connection, name, fingerprint)
         self._places = {one.ticket: one.place for one in self.events if one.ticket is not None}
 
     def append(self, event: dict[str, Any]) -> None:
@@ -301,7 +301,7 @@ class DatabaseRecord:
 
     def _enter(self, connection: Connection, name: str, fingerprint: str) -> None:
         known = connection.scalar(select(ProjectTable.rows).where(ProjectTable.id == self.project))
-        if known is None:
+        if known is None and not self.events:
             connection.execute(
                 insert(ProjectTable),
                 {"id": self.project, "name": name, "rows": fingerprint, "created": utc_now()},
