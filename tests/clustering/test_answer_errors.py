@@ -40,18 +40,30 @@ def test_neighbors_say_how_probable_it_is_that_rows_belong_together() -> None:
     memberships = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
     witnesses = Witnesses(np.array([[0, 1], [2, 2], [3, 1]]), np.array([0, 0, 0]), np.array([0, 1, 2]))
     said = witnesses.same(memberships, np.array([True, False, True]))
-    assert said == pytest.approx([1.0, 0.0, 0.75])
+    assert said == pytest.approx([1.0, 0.0, 0.75], abs=0.05)
+
+
+def said_of(left: Any, right: Any, is_must_link: Any) -> Any:
+    """What the neighbors say of pairs between three clusters, given by their numbers."""
+    witnesses = Witnesses(np.arange(3)[:, None], np.asarray(left), np.asarray(right))
+    return witnesses.same(np.eye(3), np.asarray(is_must_link))
 
 
 def test_answers_that_deny_a_cluster_are_not_suspected() -> None:
-    # One cluster of two classes: most answers inside say that its rows differ.
-    memberships = np.tile([1.0, 0.0], (4, 1))
-    ends = np.zeros(10, np.int64), np.ones(10, np.int64)
-    witnesses = Witnesses(np.array([[0], [1]]), *ends)
-    is_must_link = np.arange(10) < 2
-    said = witnesses.same(memberships, is_must_link)
-    assert said[~is_must_link] == pytest.approx(0.5)
-    assert said[is_must_link] == pytest.approx(1.0)
+    # The third cluster has two classes: most answers inside say that its rows differ.
+    clusters, is_must_link = np.repeat([0, 1, 2], 20), np.arange(60) < 45
+    said = said_of(clusters, clusters, is_must_link)
+    assert said[:40] == pytest.approx(1.0, abs=0.05)
+    assert said[40:] == pytest.approx(0.5, abs=0.05)
+
+
+def test_cannot_links_between_halves_of_a_class_are_suspected() -> None:
+    # A large class is in the first two clusters. One in five answers is wrong.
+    left, right = np.repeat([0, 1, 2, 0, 0, 1], 30), np.repeat([0, 1, 2, 1, 2, 2], 30)
+    are_same = np.repeat([True, True, True, True, False, False], 30)
+    said = said_of(left, right, are_same ^ (np.arange(180) % 5 == 0))
+    assert said[are_same] == pytest.approx(1.0, abs=0.05)
+    assert said[~are_same] == pytest.approx(0.0, abs=0.05)
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.1, 0.1), (0.3, 0.3), (0.05, 0.25)])

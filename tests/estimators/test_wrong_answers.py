@@ -121,6 +121,32 @@ def test_small_tables_are_pretrained_further_where_answers_are_wrong(
         assert [r["stage"] for r in resumed.history_] == [r["stage"] for r in model.history_]
 
 
+def test_with_time_for_it_a_draft_comes_before_the_second_training_and_can_be_interrupted(
+    data: Any, noisy: Constraints, wrong: Any, monkeypatch: Any, tmp_path: Any
+) -> None:
+    # On a CPU a table of so few rows has none.
+    monkeypatch.setattr(SpherePair, "_has_time_for_draft", lambda *_: True)
+    quick = FAST | {"max_epochs": 10}
+    model = SpherePair(5, **quick).fit(data[0], constraints=noisy)
+    stages = [record["stage"] for record in model.history_]
+    assert stages.count("weighed pairs, draft") == 6
+    draft_ends, begins = (model.history_[stages.index("weighed pairs") + k]["loss"] for k in (-1, 0))
+    assert draft_ends < begins  # from the pretrained weights again
+    assert np.mean(model.pair_weights_[wrong] < 0.5) > 0.9
+
+    def stop(state: Any) -> None:
+        if (state.stage, state.epoch) == last:
+            raise KeyboardInterrupt
+
+    for last in (("weighed pairs, draft", 3), ("weighed pairs, draft", 6), ("weighed pairs", 1)):
+        folder = tmp_path / f"{last}"
+        with pytest.raises(KeyboardInterrupt):
+            SpherePair(5, **quick | {"progress": stop}).fit(data[0], constraints=noisy, checkpoint=folder)
+        resumed = SpherePair(5, **quick).fit(data[0], constraints=noisy, checkpoint=folder)
+        assert np.array_equal(resumed.embedding_, model.embedding_)
+        assert [r["stage"] for r in resumed.history_] == stages
+
+
 def test_the_protocol_of_the_paper_judges_nothing() -> None:
     assert SpherePair.paper(3).wrong_answers is None
 

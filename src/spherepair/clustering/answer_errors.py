@@ -4,10 +4,10 @@ Training moves the rows of a pair wherever the answer wants them, so they cannot
 Their neighbors can: rows that were alike before training on pairs, most of which are in other pairs or in
 none. With p_i the mean membership of the neighbors of row i, the neighbors say "the same" with probability
 
-    s_ij = sum_kl p_ik p_jl S_kl,        S the identity
+    s_ij = sum_kl p_ik p_jl S_kl
 
-where S_kl is one half for two clusters (or one) if most answers about them say the contrary: there the
-clusters are wrong, and these answers are not suspected. People err at two rates,
+with S the identity unless all answers about two clusters say otherwise: a large class may be in several, and
+small classes in one. People err at two rates,
 
     alpha = P(cannot-link | the same),   beta = P(must-link | different)
 
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from torch import Tensor
 
 from spherepair.constraints.graph import build_graph, is_contradictory, unordered_pairs
@@ -54,8 +54,8 @@ SHARPENING = 1.3
 MOST_WRONG = 0.4
 #: Contradictions that may be missing by chance, and how much the neighbors may exceed what answers show.
 MISSED, EXCESS = 3, 2.0
-#: Answers about two clusters that must contradict these for S to be one half there, and their share.
-FEWEST_CONTRARY, CONTRARY_SHARE = 3.0, 0.5
+#: How often rows of two clusters can belong together, and how probable that is of two; of one the reverse.
+LEVELS, LEVEL_PRIOR = np.array([0.0, 0.5, 1.0]), np.array([0.98, 0.01, 0.01])
 #: Somebody whose 1 - alpha - beta is below says almost nothing: the answers are random, or always the same.
 LEAST_INFORMED = 0.1
 #: Answers of a person from which this can be told.
@@ -177,31 +177,40 @@ class Witnesses:
             mean += memberships[column]
         mean /= self.neighbors.shape[1]
         left, right = mean[self.left], mean[self.right]
-        table, same = agreement_table(left, right, is_must_link), np.eye(left.shape[1])
-        # Only in favor of an answer: doubts about clusters must not make others of its kind suspicious.
-        together = np.einsum("nk,nk->n", left @ np.maximum(table, same), right)
-        apart = np.einsum("nk,nk->n", left @ np.minimum(table, same), right)
-        said: Floats = np.where(is_must_link, together, apart)
+        table = agreement_table(left, right, is_must_link)
+        said: Floats = np.einsum("nk,nk->n", left @ table, right)
         return said
 
 
 def agreement_table(left: Floats, right: Floats, is_must_link: NDArray[np.bool_]) -> Floats:
-    """S (K, K): one where two clusters are the same, zero elsewhere, one half where the answers deny it.
+    """S (K, K): how probable it is that rows of two clusters belong together, by all answers about these.
+
+    Two clusters are of one class, of several each, or of different ones: pairs between them are the same
+    always, half of the time or never. Which it is, and how often people err, is found by EM. Two rates would
+    leave it open whether half of the pairs are the same or many of the must-links wrong.
 
     Examples
     --------
-    Two clusters, and of four answers between them three are must-links:
+    Of forty answers inside of each of two clusters one tenth is wrong, and so it is between them, though most
+    are must-links there:
 
-    >>> ends = np.array([[0.0, 1.0]] * 4), np.array([[1.0, 0.0]] * 4)
-    >>> agreement_table(*ends, np.array([True, True, True, False])).tolist()
-    [[1.0, 0.5], [0.5, 1.0]]
+    >>> ends = np.eye(2)[np.repeat([0, 1, 0], 40)], np.eye(2)[np.repeat([0, 1, 1], 40)]
+    >>> agreement_table(*ends, np.tile(np.arange(40) < 36, 3)).round(2).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
     """
-    must, cannot = left[is_must_link].T @ right[is_must_link], left[~is_must_link].T @ right[~is_must_link]
-    same = np.eye(left.shape[1])
-    against = np.where(same == 1.0, cannot + cannot.T, must + must.T)
-    total = must + must.T + cannot + cannot.T
-    is_denied = (against >= FEWEST_CONTRARY) & (against > CONTRARY_SHARE * total)
-    return np.where(is_denied, 0.5, same)
+    n_must, n_cannot = (left[which].T @ right[which] for which in (is_must_link, ~is_must_link))
+    is_one = np.eye(len(n_must), dtype=bool)
+    n_must, n_cannot = (np.triu(n + np.where(is_one, 0.0, n.T))[..., None] for n in (n_must, n_cannot))
+    prior = np.where(is_one[..., None], LEVEL_PRIOR[::-1], LEVEL_PRIOR)
+    rate = FIRST_RATE
+    for _ in range(STEPS):
+        any_must = LEVELS * (1.0 - rate) + (1.0 - LEVELS) * rate
+        level = softmax(np.log(prior) + n_must * np.log(any_must) + n_cannot * np.log1p(-any_must), axis=2)
+        false_must, false_cannot = (1.0 - LEVELS) * rate / any_must, LEVELS * rate / (1.0 - any_must)
+        n_wrong = (level * (n_must * false_must + n_cannot * false_cannot)).sum()
+        rate = np.clip(n_wrong / len(is_must_link), LEAST_RATE, MOST_WRONG)
+    table: Floats = LEVELS[level.argmax(axis=2)]
+    return np.where(is_one, np.maximum(table, 0.5), np.triu(table) + np.triu(table, 1).T)
 
 
 def most_wrong(pairs: PairArrays) -> float:

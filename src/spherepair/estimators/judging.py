@@ -8,9 +8,10 @@ Not later, because a network first learns what most answers agree on, and the wr
 Not earlier, because the clusters that are meant need not be those that the rows form by themselves: then the
 neighbors deny many answers at first and none once the network has learned them. Wrong answers are denied on.
 The first judgment of the second training comes half from these clusters and half from those before any pair
-was seen: answers have spoiled the former, the latter need not be the ones that are meant. Where must-links
-are few, it stays one half of every later judgment, and unsure must-links are left out at first: what is
-trained on confirms itself.
+was seen: answers have spoiled the former, the latter need not be the ones that are meant. On a GPU and for
+large tables a draft, a shorter second training, improves it: which answers count at first decides which
+clusters arise. Where must-links are few, it stays one half of every later judgment, and unsure must-links are
+left out at first: what is trained on confirms itself.
 
 Where no answer seems wrong, the first training goes on, and its result is that of a plain fit, bit for bit.
 The answers are then judged when it has ended. ``clustering/answer_errors.py`` has the judge.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -54,11 +56,13 @@ from spherepair.terms import SemiSupervisedObjective
 from spherepair.terms.row_terms import nearest_neighbors, term_rows
 from spherepair.training.batches import PairTensors
 from spherepair.training.hardware import torch_generator
-from spherepair.training.rows import map_rows
+from spherepair.training.rows import map_rows, map_some_rows
 
 logger = logging.getLogger(__name__)
 
-FURTHER, WEIGHED = Stage("further pretraining"), Stage("weighed pairs")
+FURTHER, DRAFT, WEIGHED = Stage("further pretraining"), Stage("weighed pairs, draft"), Stage("weighed pairs")
+#: Share of its epochs that a draft of the second training takes.
+DRAFT_SHARE = 0.6
 #: Names of what a checkpoint of the first training holds for the second.
 PRETRAINED, SAME, N_CLUSTERS = "pretrained.", "same", "n_clusters"
 #: Neighbors of a row that are asked.
@@ -147,7 +151,8 @@ class JudgingClusterer(DeepConstrainedClusterer):
             job.session.kept |= {SAME: torch.tensor(same), N_CLUSTERS: torch.tensor(self.n_clusters_)}
             job.network.load_state_dict(pretrained.state_dict())
         if is_second:
-            job.session.take_finished(FURTHER.name)
+            for stage in (FURTHER, DRAFT):
+                job.session.take_finished(stage.name)
         else:
             judge, same = self._begin_again(job, judge, same)
         judge = judge.starting_from(same, n_rows=job.rows.n_rows, n_clusters=self.n_clusters_)
@@ -167,8 +172,23 @@ class JudgingClusterer(DeepConstrainedClusterer):
             job.session.kept |= {PRETRAINED + k: v for k, v in network.state_dict().items()}
             judge = self._judge_of(job, network)
         same = 0.5 * same + 0.5 * self._judge_before(judge)
+        if self._has_time_for_draft(job):
+            same = 0.5 * same + 0.5 * self._draft(job, judge, same)
+            job.session.restore(job.network, PRETRAINED)
         job.session.kept[SAME] = torch.tensor(same)
         return judge, same
+
+    def _draft(self, job: Job, judge: Judge, same: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the neighbors say after a shorter training on what the answers seem to be worth."""
+        judge = judge.starting_from(same, n_rows=job.rows.n_rows, n_clusters=self.n_clusters_)
+        self._train_weighed(replace(job, worth=judge.worth(same, 0.0)), judge, same, stage=DRAFT)
+        network, asked = job.network.eval(), torch.from_numpy(judge.asked)
+        z = map_some_rows(lambda x: self._embed(network, x), job.rows, asked, hardware=self._hardware)
+        return judge.same(self._memberships(z, 0, self.n_clusters_))
+
+    def _has_time_for_draft(self, job: Job) -> bool:
+        """Whether the second training may be tried beforehand."""
+        return False
 
     def _pretrain_further(self, job: Job, stage: Stage) -> bool:
         """Train the network more without pairs, if that pays where answers are judged; returns whether."""
@@ -187,7 +207,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _pretrained(self, job: Job) -> Any:
         """A copy of the network before it saw pairs; where a fit resumes after that, from its checkpoint."""
         network = copy.deepcopy(job.network)
-        if any(job.session.is_resumed(stage.name) for stage in (FIT, FURTHER, WEIGHED)):
+        if any(job.session.is_resumed(stage.name) for stage in (FIT, FURTHER, DRAFT, WEIGHED)):
             job.session.restore(network, PRETRAINED)
         else:
             job.session.kept |= {PRETRAINED + k: v.clone() for k, v in network.state_dict().items()}
@@ -275,9 +295,13 @@ class JudgingClusterer(DeepConstrainedClusterer):
         )
         return look is not None and bool(look.has_ended)
 
-    def _train_weighed(self, job: Job, judge: Judge, same: NDArray[np.float64]) -> None:
+    def _train_weighed(
+        self, job: Job, judge: Judge, same: NDArray[np.float64], *, stage: Stage = WEIGHED
+    ) -> None:
         """Train on what the answers are worth, and judge them again as the network learns."""
-        plan, max_epochs = self._plan(job, WEIGHED), self._max_epochs(job, WEIGHED)
+        plan, max_epochs = self._plan(job, stage), self._max_epochs(job, stage)
+        if stage == DRAFT:
+            max_epochs = math.ceil(DRAFT_SHARE * max_epochs)
         batches = plan.batches[0]
 
         def weigh(objective: SemiSupervisedObjective) -> None:
@@ -291,9 +315,9 @@ class JudgingClusterer(DeepConstrainedClusterer):
             )
         job.session.run_stage(
             plan,
-            stage=WEIGHED.name,
+            stage=stage.name,
             max_epochs=max_epochs,
-            stopping=self._stopping_rule(WEIGHED),
+            stopping=self._stopping_rule(stage),
             initialize=partial(self._initialize, job),
         )
 

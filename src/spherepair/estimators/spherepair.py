@@ -277,6 +277,9 @@ class SpherePair(EmbeddingClusterer):
         JointPretraining(min_steps=n_steps).run(job.network, job.rows, job.session, stage.name)
         return True
 
+    def _has_time_for_draft(self, job: Job) -> bool:
+        return choose_effort(job.rows.n_rows, job.session.hardware) == Effort()
+
     def _plan(self, job: Job, stage: Stage) -> Plan:
         objective = self._objective(job, stage)
         batches = self._batches(job, stage, neighbor_table=objective.neighbor_table)
