@@ -149,13 +149,13 @@ def check_constraints(constraints: Any, n_rows: int, *, on_conflict: str) -> Con
             f"constraints must be a Constraints, got {type(constraints).__name__} instead; make one with "
             "Constraints.from_pairs(must_link=..., cannot_link=...) or Constraints.read(file)."
         )
-    constraints.validate(n_rows)
     if constraints.n_rows is not None and constraints.n_rows > n_rows:
         raise InvalidConstraintsError(
             f"constraints: the pairs are about a table of {constraints.n_rows} rows, but X has {n_rows}, so "
             "their positions mean other rows; in cross-validation give constraints.for_rows(len(X)), whose "
             "pairs follow their rows."
         )
+    constraints.validate(n_rows)
     if on_conflict == "raise":
         constraints.require_consistent()
     return constraints.drop_conflicts() if on_conflict == "drop" else constraints
