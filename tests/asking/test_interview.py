@@ -377,6 +377,17 @@ def test_given_questions_come_first_and_once(blobs: Any, tmp_path: Any) -> None:
     again.close()
 
 
+def test_a_table_larger_than_the_sample_is_not_used_up_with_it(
+    blobs: Any, quick_model: SpherePair, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("spherepair.asking.situation.POOL_ROWS", 30)
+    X, y = blobs
+    talk = Interview(X, model=quick_model, random_state=0)
+    talk.run(right_answers(y), max_answers=80)
+    assert len(talk.answers) == 80
+    assert len(talk.groups.rows) > 60
+
+
 def test_wrong_answers_are_suspected_and_asked_again(finished: Interview, blobs: Any) -> None:
     X, y = blobs
     right = Constraints.from_labels(y, 80, random_state=0)

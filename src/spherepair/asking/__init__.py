@@ -374,7 +374,7 @@ class Interview(Conversation):
 
     def _take_over(self, model: Any, groups: Groups, n_answers: int) -> None:
         """Choose questions from this model; until it is prepared they come from the last one."""
-        pool = self._snapshot.pool
+        pool = np.union1d(self._snapshot.pool, draw_pool(self.n_rows, self._named_rows(), seed=self._seed))
         fresh = Snapshot(pool, self._vectors(model, pool))
         fresh = self._prepare(view_of(fresh, groups) if n_answers >= 0 else fresh, groups, n_answers)
         suspects = self._doubt(fresh)
