@@ -63,7 +63,7 @@ test-newest:  ## the test suite with the newest versions that can be had, in .ve
 	OMP_NUM_THREADS=1 $(NEWEST)/bin/python $(SUITE)
 
 SECONDS ?= 600
-fuzz: dev  ## damaged and hostile files for every reader, for SECONDS (600); what is found lies in fuzz-output
+fuzz: dev  ## hostile files for every reader, requests for every route, for SECONDS (600); finds go to fuzz-output
 	PYTHONPATH=src:. OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz.fuzzing --seconds $(SECONDS)
 
 KILLS ?= 100

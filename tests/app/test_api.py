@@ -301,7 +301,10 @@ def test_chosen_columns_are_respected_and_the_others_are_left_alone(client):
     assert set(used) == {"first", "second", "size"}
 
 
-@pytest.mark.parametrize(("name", "content"), [("rows.exe", b"MZ"), ("rows.csv", b""), ("a.zip", b"PK")])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("rows.exe", b"MZ"), ("rows.csv", b""), ("rows.csv", b"name,age\nJos\xe9,3\nAnn,4\n"), ("a.zip", b"PK")],
+)
 def test_bad_uploads_are_one_sentence(client, name, content):
     reply = client.post("/api/projects", files={"file": (name, content)}, headers=as_person(client, "ann"))
     assert reply.status_code == 422
@@ -437,7 +440,19 @@ def test_names_are_cleaned():
     assert len(clean_name("x" * 500)) == 200
 
 
+def test_a_number_of_any_length_is_no_fault(ann):
+    assert ann.get("/items", params={"rows": "9" * 5000}).status_code == 422
+    assert ann.get("/items/" + "9" * 5000).status_code == 422
+
+
+def test_a_method_that_a_route_does_not_have_is_told_which_it_has(ann):
+    reply = ann.post("/question")
+    assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
+
+
 def test_the_api_describes_itself(client):
     content = client.get("/api/openapi.json", headers=as_person(client, "")).json()
     assert "/api/projects/{project}/answers" in content["paths"]
     assert content["components"]["schemas"]["Reply"]["properties"]["seconds"]["description"]
+    refused = content["paths"]["/api/projects/{project}/answers"]["post"]["responses"]["409"]
+    assert refused["content"]["application/json"]["schema"]["$ref"].endswith("/Problem")

@@ -110,6 +110,7 @@ def test_rows_can_become_a_group_of_their_own(ann, labeling):
         {"action": "merge", "groups": ["no", "where"]},
         {"action": "move", "rows": [10**6], "to": None},
         {"action": "move", "rows": [], "to": None},
+        {"action": "move", "rows": [True], "to": None},
         {"action": "split", "group": "no", "seeds": [1, 2]},
     ],
 )

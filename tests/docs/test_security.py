@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 API, FUZZ = "tests/app/test_api.py", "tests/fuzz/test_fuzzing.py"
 FILES, ALTERED = "tests/files/test_untrusted.py", "tests/estimators/test_altered_models.py"
-SAVING, REQUESTS = "tests/estimators/test_saving.py", "tests/fuzz/test_requests.py"
+SAVING, ROUTES = "tests/estimators/test_saving.py", "tests/fuzz/test_routes.py"
 
 #: The beginning of each sentence, and the tests that hold it.
 TESTS = {
@@ -60,8 +60,8 @@ TESTS = {
     "It does not keep": [
         "tests/app/test_database.py::test_a_damaged_project_stands_beside_the_others_in_the_list"
     ],
-    "Without the token": [f"{REQUESTS}::test_strangers_get_nothing_from_any_route"],
-    "No request, whatever": [f"{REQUESTS}::test_odd_requests_are_answered_or_refused"],
+    "Without the token": [f"{ROUTES}::test_strangers_get_nothing_from_any_route"],
+    "No request, whatever": [f"{ROUTES}::test_replies_are_as_described"],
     "No request reads": [
         f"{API}::test_only_ids_of_projects_reach_the_disk",
         f"{API}::test_a_page_file_outside_of_the_page_is_not_served",

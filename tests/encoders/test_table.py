@@ -214,6 +214,16 @@ def test_an_empty_text_is_named_with_its_column(texts: list[str]) -> None:
     assert np.isfinite(kept).all()
 
 
+def test_bytes_are_taken_for_the_text_that_they_say() -> None:
+    words, ages = ["red", "blue", "red", "green"] * 3, list(range(12))
+    said = TableEncoder().fit_transform(pa.table({"color": words, "age": ages}))
+    written = pa.table({"color": pa.array(words).cast(pa.binary()), "age": ages})
+    np.testing.assert_array_equal(TableEncoder().fit_transform(written), said)
+    pictures = pa.table({"picture": [b"\xff\xd8%d" % age for age in ages], "age": ages})
+    with pytest.raises(InvalidDataError, match="column 'picture' holds bytes that are no text in UTF-8"):
+        TableEncoder().fit(pictures)
+
+
 def test_clone_and_unfitted() -> None:
     encoder = clone(TableEncoder({"a": "number"}, drop=["b"]))
     assert encoder.get_params()["drop"] == ["b"]

@@ -89,8 +89,9 @@ def test_bytes_that_are_not_utf_8_matter_only_where_they_are_read(tmp_path: Path
     (tmp_path / "file.csv").write_bytes(b"a,note\n1,x\n2,\xff\n")
     file = open_file(tmp_path / "file.csv")
     assert file.read(["a"])["a"].to_pylist() == [1, 2]
-    with pytest.raises(InvalidDataError, match=r"^file\.csv row 3 is not text in UTF-8"):
-        file.read(["note"], text=["note"])
+    for text in ([], ["note"]):
+        with pytest.raises(InvalidDataError, match=r"^file\.csv row 3 is not text in UTF-8"):
+            file.read(["note"], text=text)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz"])

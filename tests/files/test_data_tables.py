@@ -145,7 +145,7 @@ BAD_FILES = [
         b"a,b\n1,x\n2,y\n",
         r"column 'b' is not numeric \(its type is string, its first value 'x'\)",
     ),
-    ("rows.csv", b"a,b\n1,\xff\n2,y\n", "column 'b' is not numeric"),
+    ("rows.csv", b"a,b\n1,\xff\n2,y\n", "row 2 is not text in UTF-8; save the file as UTF-8"),
     (
         "rows.csv",
         b"a,b\n1,\n" + b"1,2\n" * 20 + b"2,?\n",

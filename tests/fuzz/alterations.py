@@ -79,7 +79,7 @@ def alter_file(source: random.Random, files: dict[str, bytes]) -> dict[str, byte
     content = files[name]
     if name.endswith(".gz") and source.random() < 0.7:
         return files | {name: gzip.compress(alter_bytes(source, gzip.decompress(content)), 1)}
-    if name.endswith((".npz", ".xlsx")) and source.random() < 0.7:
+    if name.endswith((".npz", ".xlsx", ".zip")) and source.random() < 0.7:
         return files | {name: _alter_inside(source, content)}
     if name.endswith((".json", ".jsonl")) and source.random() < 0.5:
         lines = content.decode().splitlines()

@@ -1,5 +1,7 @@
 """Damaged and hostile files for every reader: a result or an error of ours, nothing else, within ten seconds.
 
+And requests for every route of the page, see routes.py.
+
     python -m tests.fuzz.fuzzing --seconds 600 [--seed 0] [--target pairs] [--memory 1024]
 
 Inputs are whole files that were altered at random: bytes, numbers, brackets, pieces of other files. Models
@@ -25,6 +27,8 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,6 +38,8 @@ from tests.fuzz.targets import TARGETS
 
 from spherepair.errors import SpherePairError
 
+#: The target that reads no files.
+ROUTES = "routes"
 CORPUS = Path(__file__).parent / "corpus"
 #: Longest time for one input, in seconds, and the longest message.
 LONGEST, LONGEST_MESSAGE = 10, 3000
@@ -139,6 +145,24 @@ def fuzz(target: str, *, seed: int, seconds: float, memory: int, out: Path) -> t
     return counts, n_wrong
 
 
+def fuzz_page(*, seed: int, seconds: float, out: Path) -> tuple[Counter[str], int]:
+    """Send requests for some seconds; counts of statuses, and how many replies were wrong."""
+    from tests.fuzz.routes import fuzz_routes
+
+    with ProcessPoolExecutor(1) as pool:
+        try:
+            outcome = pool.submit(fuzz_routes, seed, seconds).result()
+        except BrokenProcessPool as error:
+            keep(out, ROUTES, {}, str(error))
+            return Counter(), 1
+    for name, why in outcome.faults.items():
+        keep(out, ROUTES, {}, f"{why}\n{name}")
+    counts = Counter[str]()
+    for (_, status), count in outcome.replies.items():
+        counts[str(status)] += count
+    return counts, len(outcome.faults)
+
+
 def keep(out: Path, target: str, files: dict[str, bytes], why: str) -> None:
     """Keep an input that should not have done what it did."""
     folder = Path(tempfile.mkdtemp(prefix=f"{target}-", dir=out))
@@ -161,7 +185,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="in all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--target", choices=sorted(TARGETS), action="append")
+    parser.add_argument("--target", choices=sorted([*TARGETS, ROUTES]), action="append")
     parser.add_argument(
         "--memory", type=int, default=1024, help="most MiB beyond what a process has at its start"
     )
@@ -170,7 +194,7 @@ def main() -> int:
     options.out.mkdir(exist_ok=True)
     multiprocessing.set_start_method("fork")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    targets = options.target or sorted(TARGETS)
+    targets = options.target or sorted([*TARGETS, ROUTES])
     with ExitStack() as stack:
         if "servers" in targets and find_postgresql() is None:
             sys.stdout.write("servers: left out, PostgreSQL's server is not installed\n")
@@ -183,14 +207,13 @@ def main() -> int:
 
 def _fuzz_and_tell(target: str, options: argparse.Namespace, n_targets: int) -> int:
     """Fuzz one target, print what came of it; how many inputs were wrong."""
-    before = _cpu_seconds()
-    counts, wrong = fuzz(
-        target,
-        seed=options.seed,
-        seconds=options.seconds / n_targets,
-        memory=options.memory,
-        out=options.out,
-    )
+    before, seconds = _cpu_seconds(), options.seconds / n_targets
+    if target == ROUTES:
+        counts, wrong = fuzz_page(seed=options.seed, seconds=seconds, out=options.out)
+    else:
+        counts, wrong = fuzz(
+            target, seed=options.seed, seconds=seconds, memory=options.memory, out=options.out
+        )
     speed = counts.total() / max(1e-9, _cpu_seconds() - before)
     sys.stdout.write(
         f"{target}: {counts.total()} inputs, {speed:.0f} per CPU second, {wrong} wrong; {dict(counts)}\n"

@@ -24,6 +24,7 @@ from scipy import sparse
 from tests.fuzz.alterations import alter_file, alter_json, alter_tensors
 from tests.fuzz.databases import alter_database, database_seeds, read_database
 from tests.fuzz.postgresql import alter_statements, read_server, statement_seeds
+from tests.fuzz.uploads import read_upload, upload_seeds
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.asking.record import (
@@ -378,6 +379,7 @@ TARGETS = {
     "interviews": Target(project_seeds, read_interview, alter_file),
     "databases": Target(database_seeds, read_database, alter_database),
     "results": Target(result_seeds, read_results, alter_file),
+    "uploads": Target(upload_seeds, read_upload, alter_file),
     # Needs a server; see postgresql.py.
     "servers": Target(statement_seeds, read_server, alter_statements),
 }

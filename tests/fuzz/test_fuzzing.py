@@ -23,6 +23,7 @@ COUNTS = {
     "databases": 60,
     "results": 60,
     "servers": 25,
+    "uploads": 60,
 }
 CORPUS = corpus()
 

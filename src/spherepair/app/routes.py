@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, Header, Query, Request, UploadFile
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -20,13 +20,24 @@ from spherepair.app import schemas
 from spherepair.app.exports import export_labels, export_model, export_pairs, export_report, predict_groups
 from spherepair.app.labeling import Labeling
 from spherepair.app.payloads import Payloads, count_links
-from spherepair.app.rows import TABLE_SUFFIXES, Source, picture_type, read_source
+from spherepair.app.rows import PICTURE_TYPES, TABLE_SUFFIXES, Source, picture_type, read_source
 from spherepair.app.security import Door, Session, clean_name
 from spherepair.asking.conversation import answer_from_dict
 
 #: Rows that one request may ask for, and lines of the log.
 MOST_ITEMS, MOST_LINES, MOST_FOUND = 500, 500, 500
 UPLOAD_SUFFIXES = (*TABLE_SUFFIXES, ".zip")
+#: Why a request is not answered, by status; the body says it in one sentence.
+REFUSALS = {
+    400: "The request cannot be read, or it goes to a host of another name.",
+    401: "Neither the token nor a cookie of this server came with the request.",
+    403: "A change came with a cookie, but without the header X-CSRF.",
+    404: "There is no such project, row or group.",
+    409: "The card is no longer open, or a proxy says who the person is.",
+    413: "The body is larger than this server takes.",
+    422: "Something in the request is wrong.",
+    503: "The log of answers can be neither read nor written.",
+}
 _TYPES = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
@@ -56,9 +67,19 @@ def open_project(request: Request, project: str, who: Who) -> Labeling:
     return found
 
 
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """How routes refuse, for the description of the API."""
+    return {one: {"model": schemas.Problem, "description": REFUSALS[one]} for one in statuses}
+
+
+def contents(*types: str) -> dict[int | str, dict[str, Any]]:
+    """What a route sends that is no JSON, for the description of the API."""
+    return {200: {"content": {one: {} for one in types}}}
+
+
 Who = Annotated[Session, Depends(who_asks)]
 Opened = Annotated[Labeling, Depends(open_project)]
-router = APIRouter(prefix="/api/projects/{project}")
+router = APIRouter(prefix="/api/projects/{project}", responses=refusals(404))
 
 
 @router.get("", response_model=schemas.ProjectDetails)
@@ -77,10 +98,10 @@ def get_project(opened: Opened) -> Any:
 
 
 @router.get("/items", response_model=list[schemas.Item])
-def get_items(opened: Opened, rows: Annotated[str, Query(max_length=20_000)]) -> Any:
+def get_items(opened: Opened, rows: Annotated[str, Query(max_length=20_000, examples=["1,2,3"])]) -> Any:
     """Several rows: ``rows=1,2,3``."""
-    wanted = rows.split(",")
-    if len(wanted) > MOST_ITEMS or not all(one.strip().isdecimal() for one in wanted):
+    wanted = [one.strip() for one in rows.split(",")]
+    if len(wanted) > MOST_ITEMS or not all(one.isdecimal() and len(one) < 20 for one in wanted):
         raise HTTPException(422, f"rows must be up to {MOST_ITEMS} numbers with commas between them.")
     return JSONResponse(Payloads(opened).items(_row(opened, int(one)) for one in wanted))
 
@@ -91,7 +112,7 @@ def get_item(opened: Opened, row: int) -> Any:
     return JSONResponse(Payloads(opened).item(_row(opened, row), whole=True))
 
 
-@router.get("/images/{row}")
+@router.get("/images/{row}", response_class=Response, responses=contents(*PICTURE_TYPES.values()))
 def get_image(opened: Opened, row: int) -> Response:
     """The picture of a row; its type is what it is, not what it was called."""
     if opened.rows.layout.kind != "image":
@@ -110,7 +131,7 @@ def get_question(opened: Opened, who: Who) -> Any:
     return JSONResponse(Payloads(opened).card(opened.card(who.name)))
 
 
-@router.post("/answers", response_model=schemas.Answered)
+@router.post("/answers", response_model=schemas.Answered, responses=refusals(409))
 def post_answer(opened: Opened, who: Who, body: schemas.Reply) -> Any:
     """Answer a card; it is on the disk when this returns. The same ticket again changes nothing."""
     shown = Payloads(opened)
@@ -170,7 +191,7 @@ def get_answers(
     return JSONResponse({"total": len(events), "answers": lines})
 
 
-@router.get("/events")
+@router.get("/events", response_class=StreamingResponse, responses=contents("text/event-stream"))
 def get_events(opened: Opened, last_event_id: Annotated[str | None, Header()] = None) -> StreamingResponse:
     """What happens, as server-sent events: ``state``, ``model`` and ``answer``."""
     stream = opened.stream
@@ -182,7 +203,7 @@ def get_events(opened: Opened, last_event_id: Annotated[str | None, Header()] = 
     )
 
 
-@router.get("/map")
+@router.get("/map", response_class=Response, responses=contents("application/octet-stream"))
 def get_map(opened: Opened, version: int | None = None) -> Response:
     """All rows with places, groups and confidence, as little-endian binary."""
     return Response(Payloads(opened).map(), media_type="application/octet-stream")
@@ -253,8 +274,13 @@ def get_disagreements(opened: Opened) -> Any:
     return JSONResponse(Payloads(opened).disagreements())
 
 
-@router.get("/export/{what}")
-def get_export(opened: Opened, what: str, format: str = "csv", escape: bool = True) -> Response:
+@router.get("/export/{what}", response_class=Response, responses=contents(*_TYPES.values()))
+def get_export(
+    opened: Opened,
+    what: Literal["labels", "pairs", "model", "report"],
+    format: Literal["csv", "parquet", "jsonl"] = "csv",
+    escape: bool = True,
+) -> Response:
     """Labels and pairs as csv, parquet or jsonl; the model as a zip; the report as html."""
     if what == "labels":
         return _file(export_labels(opened, format, escape=escape), f"labels.{format}")
@@ -262,12 +288,10 @@ def get_export(opened: Opened, what: str, format: str = "csv", escape: bool = Tr
         return _file(export_pairs(opened, format, escape=escape), f"pairs.{format}")
     if what == "model":
         return _file(export_model(opened), "model.zip")
-    if what == "report":
-        return _file(export_report(opened), "report.html")
-    raise HTTPException(404, "there is labels, pairs, model and report.")
+    return _file(export_report(opened), "report.html")
 
 
-@router.post("/predict")
+@router.post("/predict", response_class=Response, responses=contents(_TYPES["csv"]))
 def post_predict(opened: Opened, file: Annotated[UploadFile, File()]) -> Response:
     """The groups of new rows as csv."""
     layout = opened.rows.layout

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from spherepair.errors import InvalidDataError, quoted
 from spherepair.files import atomic_write
 from spherepair.files.columns import CSV_SUFFIXES, JSON_LINES_SUFFIXES, PARQUET_SUFFIXES, open_columns
+from spherepair.files.untrusted import decoding
 
 TABLE_SUFFIXES = (*CSV_SUFFIXES, *JSON_LINES_SUFFIXES, *PARQUET_SUFFIXES)
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -171,20 +172,17 @@ def _pictures(name: str, names: list[str], contents: list[bytes]) -> Source:
 
 
 def _unzip(path: Path) -> tuple[list[str], list[bytes]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            places = ((PurePosixPath(file.filename), file) for file in archive.infolist())
-            files = [f for p, f in places if p.suffix.lower() in PICTURE_SUFFIXES and p.name[0] != "."]
-            if sum(file.file_size for file in files) > MOST_UNPACKED:
-                raise InvalidDataError(
-                    f"{path.name} unpacks to more than {MOST_UNPACKED // 2**30} GiB; split it."
-                )
-            return [file.filename for file in files], list(_unpack(archive, files, path))
-    # NotImplementedError: a compression that Python does not know; RuntimeError: a zip with a password.
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
-        if isinstance(error, InvalidDataError):
-            raise
-        raise InvalidDataError(f"{path.name} is a broken zip ({quoted(error)}); pack it again.") from error
+    with (
+        decoding("a zip", lambda why: InvalidDataError(f"{path.name} {why}")),
+        zipfile.ZipFile(path) as archive,
+    ):
+        places = ((PurePosixPath(file.filename), file) for file in archive.infolist())
+        files = [f for p, f in places if p.suffix.lower() in PICTURE_SUFFIXES and p.name[0] != "."]
+        if sum(file.file_size for file in files) > MOST_UNPACKED:
+            raise InvalidDataError(
+                f"{path.name} unpacks to more than {MOST_UNPACKED // 2**30} GiB; split it."
+            )
+        return [file.filename for file in files], list(_unpack(archive, files, path))
 
 
 def _unpack(archive: zipfile.ZipFile, files: list[zipfile.ZipInfo], path: Path) -> Iterator[bytes]:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictFloat, StrictInt
 
 Row = Annotated[int, Field(ge=0, description="Position of a row, from 0.")]
+Word = Annotated[str, Field(json_schema_extra={"enum": ["same", "different", "none", "unsure", "skip"]})]
+Two = Annotated[list[str], Field(min_length=2, max_length=2)]
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    error: str = Field(description="One sentence.")
 
 
 class Item(BaseModel):
@@ -16,7 +24,7 @@ class Item(BaseModel):
     id: str = Field(description="Its ID, or its position.")
     text: str | None
     image: str | None = Field(description="Address of its picture.")
-    fields: list[tuple[str, str]] = Field(description="Names and values of its columns.")
+    fields: list[Two] = Field(description="Names and values of its columns.")
     cut: bool = Field(description="Whether something was left out; /items/{row} has it whole.")
 
 
@@ -207,8 +215,8 @@ class Reply(BaseModel):
     """An answer to a card."""
 
     ticket: str = Field(max_length=1000)
-    reply: int | str | list[int] = Field(description="See the kinds of cards.")
-    seconds: float = Field(default=0.0, ge=0.0, description="How long it took.")
+    reply: StrictInt | Word | list[StrictInt] = Field(description="See the kinds of cards.")
+    seconds: StrictFloat = Field(default=0.0, ge=0.0, description="How long it took.")
 
 
 class Answered(BaseModel):
@@ -224,13 +232,13 @@ class Answered(BaseModel):
 class Number(BaseModel):
     """Of an answer."""
 
-    number: int | None = Field(default=None, description="By default the person's latest answer.")
+    number: StrictInt | None = Field(default=None, description="By default the person's latest answer.")
 
 
 class TakeBack(BaseModel):
     """Of an answer."""
 
-    number: int
+    number: StrictInt
 
 
 class Undone(BaseModel):
@@ -311,11 +319,11 @@ class Name(BaseModel):
 class GestureBody(BaseModel):
     """Merge or separate ``groups``, split ``group`` at ``seeds``, remove ``rows``, move ``rows`` ``to``."""
 
-    action: str
+    action: Literal["merge", "separate", "split", "remove", "move"]
     groups: list[str] | None = None
     group: str | None = None
-    seeds: list[int] | None = None
-    rows: list[int] | None = None
+    seeds: list[StrictInt] | None = None
+    rows: list[StrictInt] | None = None
     to: str | None = None
     ticket: str | None = Field(
         default=None, max_length=80, description="Chosen by the sender: the same one again writes nothing."
@@ -374,7 +382,7 @@ class PersonLine(BaseModel):
 class Agreement(BaseModel):
     """How often two people agree."""
 
-    people: tuple[str, str]
+    people: Two
     shared: int = Field(description="Pairs that the answers of both decide.")
     agree: int
 

@@ -24,9 +24,10 @@ from typing import Annotated, Any
 import pyarrow as pa
 import torch
 import uvicorn
-from fastapi import FastAPI, File, Form, Request, UploadFile
+from fastapi import Depends, FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.exceptions import HTTPException
 from threadpoolctl import threadpool_limits
 
@@ -45,6 +46,11 @@ WRONG_PASSWORD_SECONDS = 1.0
 #: How long a connection stays open between two requests: people think before they answer.
 THINKING_SECONDS = 75
 _COOKIE_DAYS = 90
+#: What comes with a request, for the description of the API; :class:`Door` looks at it.
+_TOKEN = HTTPBearer(auto_error=False, description="The token of the link.")
+_COOKIE = APIKeyCookie(
+    name=COOKIE, auto_error=False, description="Set by the link. Changes need the header X-CSRF too."
+)
 _STRANGER = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>spherepair label</title>
 </head><body><h1>spherepair label</h1>{}</body></html>"""
 _USE_LINK = "<p>Use the link that was printed when the server was started: it holds a token.</p>"
@@ -162,6 +168,8 @@ def create_app(projects: Projects, door: Door) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        dependencies=[Depends(_TOKEN), Depends(_COOKIE)],
+        responses=routes.refusals(400, 401, 403, 413, 422, 503),
     )
     app.state.projects, app.state.door = projects, door
     app.add_middleware(Guard, door=door)
@@ -193,7 +201,7 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": str(error.detail)}, error.status_code)
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
@@ -244,7 +252,7 @@ def _add_session(app: FastAPI) -> None:
         door: Door = app.state.door
         return schemas.SessionState(person=who.person, csrf=door.csrf(who), version=__version__)
 
-    @app.post("/api/session")
+    @app.post("/api/session", response_model=schemas.SessionState, responses=routes.refusals(409))
     def set_session(body: schemas.Person, request: Request, who: routes.Who) -> Response:
         """Say who sits in front of the page."""
         if who.is_fixed:

@@ -71,7 +71,7 @@ class Stream:
 
     def _missed(self, last: str | None) -> list[bytes] | None:
         start, _, number = (last or "").partition("-")
-        if start != self._start or not number.isdecimal():
+        if start != self._start or not number.isdecimal() or len(number) > 20:
             return None
         return [message for place, message in self._kept if place > int(number)]
 

@@ -257,7 +257,22 @@ def _to_pandas(frame: Any, names: list[str]) -> Any:
     booleans = [name for name, kind in part.schema.items() if kind == nw.Boolean]
     if booleans:  # missing ones would make objects of them
         part = part.with_columns(nw.col(*booleans).cast(nw.Float32))
-    return part.to_pandas().reset_index(drop=True)
+    table = part.to_pandas().reset_index(drop=True)
+    for name, dtype in table.dtypes.items():
+        if dtype.kind == "O" and isinstance(next(iter(table[name].dropna()), None), bytes):
+            table[name] = _decoded(name, table[name])
+    return table
+
+
+def _decoded(name: str, values: Any) -> Any:
+    """Texts of a column that says that it holds bytes, as some programs write them to parquet files."""
+    try:
+        return values.str.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidDataError(
+            f"column {quoted(name)} holds bytes that are no text in UTF-8; leave it out with "
+            f"drop=[{quoted(name)}]."
+        ) from error
 
 
 def _encode(plan: ColumnPlan, frame: Any, table: Any) -> tuple[Floats, NDArray[np.bool_]]:

@@ -146,7 +146,9 @@ class CsvReader:
         for name, found in zip(inferred.names, inferred.types, strict=True):
             # A column that begins with whole numbers or with nothing may go on with fractions.
             is_open = pa.types.is_integer(found) or pa.types.is_null(found)
-            types.setdefault(name, pa.float64() if is_open else found)
+            # What is no UTF-8 would come as bytes; as text it is refused.
+            known = pa.string() if pa.types.is_binary(found) else found
+            types.setdefault(name, pa.float64() if is_open else known)
         return {name: types[name] for name in names}
 
     def _stream(self) -> Any:
