@@ -91,6 +91,14 @@ def test_a_log_of_other_rows_is_refused(open_record):
         open_record(rows="others")
 
 
+def test_a_log_whose_names_cannot_be_read_is_refused(open_record):
+    record = open_record()
+    with record.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE names RENAME COLUMN name TO other"))
+    with pytest.raises(RecordError, match="the log of project p"):
+        open_record()
+
+
 def test_a_log_whose_project_is_gone_is_refused_and_left_as_it_was(open_record):
     record = open_record()
     record.append(answer(0))

@@ -211,8 +211,9 @@ class DatabaseRecord:
             found = connection.execute(
                 select(EventTable.__table__).where(EventTable.project == project).order_by(EventTable.place)
             ).all()
-            people = connection.scalars(select(PersonTable.name).where(PersonTable.project == project))
-            self._people = set(people)
+            people = select(PersonTable.name).where(PersonTable.project == project)
+            self._people = set(connection.scalars(people))
+            self.names()  # refused where they cannot be read
             self.events = [
                 Event(row.place, row.person, row.time, row.ticket, row.body, row.note) for row in found
             ]
@@ -288,16 +289,8 @@ class DatabaseRecord:
         """Name a group."""
         with self._writing() as connection:
             self._write_person(connection, person)
-            connection.execute(
-                insert(NameTable),
-                {
-                    "project": self.project,
-                    "group_id": group,
-                    "name": name,
-                    "person": person,
-                    "time": utc_now(),
-                },
-            )
+            given = {"group_id": group, "name": name, "person": person, "time": utc_now()}
+            connection.execute(insert(NameTable), {"project": self.project, **given})
 
     def _enter(self, connection: Connection, name: str, fingerprint: str) -> None:
         known = connection.scalar(select(ProjectTable.rows).where(ProjectTable.id == self.project))
