@@ -85,15 +85,13 @@ def interview(job: tuple[str, str, str, int, float, int | None]) -> dict[str, An
     return {**result, "answers_to_all_classes": found, "seconds": seconds}
 
 
-def run(
-    folder: Path, out: Path, *, seeds: list[int], wrong: list[float], processes: int, whole: bool
-) -> None:
-    strategies, most_rows = (("cards",), None) if whole else (STRATEGIES, MOST_ROWS)
+def run(given: argparse.Namespace) -> None:
+    strategies, most_rows = (("cards",), None) if given.whole else (STRATEGIES, MOST_ROWS)
     jobs = [
-        (str(folder), name, strategy, seed, share, most_rows)
-        for seed, share, strategy, name in product(seeds, wrong, strategies, DATASETS)
+        (str(given.path), name, strategy, seed, share, most_rows)
+        for seed, share, strategy, name in product(given.seeds, given.wrong, strategies, given.data)
     ]
-    with multiprocessing.get_context("spawn").Pool(processes) as pool, out.open("a") as file:
+    with multiprocessing.get_context("spawn").Pool(given.processes) as pool, given.out.open("a") as file:
         for result in pool.imap_unordered(interview, jobs):
             file.write(json.dumps(result) + "\n")
             file.flush()
@@ -143,6 +141,7 @@ def main() -> None:
     parser.add_argument("action", choices=("prepare", "run", "show"))
     parser.add_argument("path", type=Path)
     parser.add_argument("--out", type=Path, default=Path("interviews.jsonl"))
+    parser.add_argument("--data", nargs="+", choices=DATASETS, default=DATASETS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--wrong", nargs="+", type=float, default=[0.0, 0.1])
     parser.add_argument("--processes", type=int, default=1)
@@ -153,14 +152,7 @@ def main() -> None:
     elif given.action == "show":
         show(given.path)
     else:
-        run(
-            given.path,
-            given.out,
-            seeds=given.seeds,
-            wrong=given.wrong,
-            processes=given.processes,
-            whole=given.whole,
-        )
+        run(given)
 
 
 if __name__ == "__main__":

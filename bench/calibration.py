@@ -70,11 +70,11 @@ class Timed(SpherePair):
 
     spent = 0.0
 
-    def _rehearse(self, job: Any) -> Any:
-        return self._timed(super()._rehearse, job)
+    def _hold_out(self, job: Any) -> Any:
+        return self._timed(super()._hold_out, job)
 
-    def _assess(self, job: Any, rehearsal: Any = None) -> None:
-        self._timed(super()._assess, job, rehearsal)
+    def _assess(self, job: Any, hold_out: Any = None) -> None:
+        self._timed(super()._assess, job, hold_out)
 
     def _timed(self, function: Any, *arguments: Any) -> Any:
         start = time.process_time()

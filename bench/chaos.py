@@ -155,7 +155,7 @@ def _sections(workshop: Workshop, options: argparse.Namespace) -> Iterator[tuple
     if has_ray:
         job = RayJob(workshop, out)
         yield "two at once: predict --engine ray", job.run_twice_at_once
-        yield "predict --engine ray", lambda: job.kill_drivers(max(1, options.kills // 10), source)
+        yield "predict --engine ray", lambda: job.kill_drivers(options.kills, source)
 
 
 def main() -> int:

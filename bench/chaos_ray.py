@@ -37,7 +37,7 @@ class RayJob:
         self._command = [sys.executable, "-m", "spherepair", *map(str, words), *further]
 
     def kill_drivers(self, kills: int, source: random.Random) -> Counter[str]:
-        """Kill a job a few times; then it goes on and ends with the same labels."""
+        """Kill a job at random moments; then it goes on and ends with the same labels."""
         counts = Counter[str]()
         self._forget()
         started = time.monotonic()

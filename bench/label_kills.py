@@ -3,7 +3,7 @@
     python bench/label_kills.py [--kills 100] [--people 4] [--database postgresql+psycopg://…]
 
 People answer all the time and send an answer again until the server has taken it. Meanwhile the server, its
-training process or (PostgreSQL) the connections of the database are killed. At the end every answer that was
+training process or (PostgreSQL) the database are killed. At the end every answer that was
 acknowledged must be in the log exactly once, with the number that was told. Exit code 1 if not.
 """
 
@@ -99,9 +99,7 @@ def run_kills(server: Server, y: np.ndarray, options: argparse.Namespace) -> dic
             victims = ["server", "worker"] + (["database"] if options.database else [])
             victim = str(random.choice(victims))
             counts[victim] += 1
-            {"server": kill_server, "worker": kill_worker, "database": kill_connections}[victim](
-                server, options
-            )
+            {"server": kill_server, "worker": kill_worker, "database": kill_database}[victim](server, options)
             if number % 10 == 9:
                 print(f"{number + 1} kills, {len(people.acknowledged)} answers acknowledged", flush=True)
         time.sleep(3)
@@ -144,15 +142,17 @@ def kill_worker(server: Server, options: argparse.Namespace) -> None:
             continue
 
 
-def kill_connections(server: Server, options: argparse.Namespace) -> None:
+def kill_database(server: Server, options: argparse.Namespace) -> None:
+    """Kill a process of PostgreSQL, which has to be on this machine: all of it crashes and recovers."""
     import psycopg
 
-    url = options.database.replace("+psycopg", "")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
-            "and datname = current_database()"
-        )
+    while True:
+        try:
+            with psycopg.connect(options.database.replace("+psycopg", "")) as connection:
+                os.kill(connection.info.backend_pid, signal.SIGKILL)
+                return
+        except psycopg.OperationalError:  # it still recovers from the last time
+            time.sleep(0.1)
 
 
 def read_log(server: Server) -> list[dict]:

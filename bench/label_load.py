@@ -4,7 +4,7 @@
 
 One person answers the ``--first`` cards and waits until a model knows the groups, so that all kinds of card
 are asked. Then all answer. Prints the time from an answer to the next card (one request), in milliseconds,
-and what training did.
+what training did, and the memory of the server with its worker (pages that both hold are counted once).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,9 +46,14 @@ def main() -> None:
         started = time.monotonic()
         with Server(Path(folder), data, options.database) as server:
             print(f"{options.rows:,} rows imported and open after {time.monotonic() - started:.1f} s")
+            at_open = memory(server.process.pid)
             if options.first:
                 print(f"first model with groups after {prepare(server, y, options.first):.0f} s more")
             waits, kinds, states = answer_at_once(server, y, options)
+            at_end = memory(server.process.pid)
+    print(
+        f"{at_open:.0f} MiB when open, {at_end:.0f} MiB at the end; the rows are {y.size * 128 / 2**20:.0f}"
+    )
     waits = 1000 * np.sort(waits)
     print(f"{len(waits)} answers of {options.people} people in {options.seconds:.0f} s")
     for name, share in (("median", 50), ("90 %", 90), ("99 %", 99), ("longest", 100)):
@@ -55,6 +61,13 @@ def main() -> None:
     print(", ".join(f"{count} {kind} cards" for kind, count in sorted(Counter(kinds).items())))
     running = sum(state["training"]["status"] == "running" for state in states)
     print(f"training ran at {running} of {len(states)} looks; now {states[-1]['training']}")
+
+
+def memory(process: int) -> float:
+    """MiB that a process and its children hold, each page shared among those that hold it."""
+    held = int(re.search(r"Pss:\s+(\d+)", Path(f"/proc/{process}/smaps_rollup").read_text())[1]) / 1024
+    children = [thread.read_text().split() for thread in Path(f"/proc/{process}/task").glob("*/children")]
+    return held + sum(memory(int(child)) for some in children for child in some)
 
 
 def write_rows(path: Path, n_rows: int, n_groups: int) -> tuple[Path, np.ndarray]:

@@ -5,7 +5,8 @@
     python bench/scale.py --only engines faults --trials 10
     OMP_NUM_THREADS=1 python bench/scale.py --only core
 
-Every command runs in a process of its own with one thread; a figure is printed as soon as it is known.
+Every command runs in a process of its own, with one thread, or SCALE_THREADS of them; a figure is printed as
+soon as it is known.
 CPU seconds and memory are those of the command and of all processes below it, looked up ten times a second;
 CPU seconds hardly depend on what else runs on the machine, seconds do. "Without the start" is what the larger
 data set takes more than the smaller one, in CPU seconds. Rows have 64 columns of float32.
@@ -30,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import scale_faults
+import scale_ray
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.estimators.trust import label_rows
@@ -39,8 +41,11 @@ from spherepair.scale.labeling import model_needs
 
 N_FEATURES, N_CLUSTERS, GROUP_ROWS, N_PAIRS = 64, 10, 20_000, 10_000
 SEARCHED = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": SEARCHED}
-SHORT = ("--hidden-dims", "64", "--device", "cpu", "--json")
+THREADS = os.environ.get("SCALE_THREADS", "1")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": THREADS, "PYTHONPATH": SEARCHED}
+SHORT = ("--device", "cpu", "--json")
+#: Networks of the models; that in the middle is the default for so many rows.
+NETWORKS = {"small": "64", "compact": "compact", "wide": "500,500,2000"}
 #: The same rows in memory: what a batch from a file is compared with.
 IN_MEMORY = """
 import sys, time, numpy as np, pyarrow.parquet as pq, spherepair
@@ -50,10 +55,14 @@ X = np.ascontiguousarray(pq.read_table(sys.argv[2]).drop_columns(["id"]).to_pand
 del model.feature_names_in_
 label_rows(model, X[:1000], novelty=False)
 started = time.process_time()
-model.predict(X)
-plain = time.process_time() - started
-label_rows(model, X, novelty=False)
-print(plain, time.process_time() - started - plain)
+seen = []
+for look in (time.process_time, time.perf_counter):
+    started = look()
+    model.predict(X)
+    plain = look() - started
+    label_rows(model, X, novelty=False)
+    seen += [plain, look() - started - plain]
+print(*seen)
 """
 #: Between the time when a fifth of the parts are done, and all workers are at work, and the end.
 IN_PARTS = """
@@ -63,13 +72,13 @@ from spherepair import scale
 seen = []
 def look(state):
     if state.n_done in (state.n_parts // 5, state.n_parts):
-        cpu = sum(process.cpu for process in scale_faults.processes_below(os.getpid()))
+        cpu = sum(process.cpu for process in scale_faults.processes_below(int(root)))
         seen.append((state.n_rows, time.monotonic(), cpu))
 if __name__ == "__main__":
-    model, rows, out, engine, workers = sys.argv[1:]
-    done = scale.predict(
-        rows, model=model, out=out, engine=engine, workers=int(workers), part_rows=20_000, progress=look
-    )
+    model, rows, out, engine, workers, root, *address = sys.argv[1:]
+    root = root if address else os.getpid()
+    carried = {"engine": engine, "workers": None if address else int(workers), "address": (*address, None)[0]}
+    done = scale.predict(rows, model=model, out=out, part_rows=20_000, progress=look, **carried)
     n_rows, seconds, cpu = (end - start for start, end in zip(*seen))
     print(json.dumps({"seconds": done.seconds, "wall": n_rows / seconds, "cpu": n_rows / cpu}))
 """
@@ -133,15 +142,19 @@ class Workshop:
 
     folder: Path
     files: dict[int, Path]
-    model: Path
     sample_rows: int
     trials: int
     rng: np.random.Generator
 
+    networks: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    def model_of(self, network: str) -> Path:
+        return self.folder / network
+
     @property
     def wide(self) -> Path:
-        """A model with the default network."""
-        return self.folder / "wide"
+        return self.model_of("wide")
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -175,7 +188,7 @@ def fit(data: Path, pairs: Path, model: Path, *options: object) -> Cost:
 
 def measure_model(shop: Workshop) -> None:
     show("models without rows")
-    for folder in (shop.model, shop.wide):
+    for folder in map(shop.model_of, shop.networks):
         stored = sum(file.stat().st_size for file in folder.iterdir())
         weights = load(folder, device="cpu").network_.state_dict().values()
         n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in weights)
@@ -184,32 +197,41 @@ def measure_model(shop: Workshop) -> None:
 
 def measure_predict(shop: Workshop) -> None:
     few, many = shop.sizes
-    for network, model in (("(64,)", shop.model), ("(500, 500, 2000)", shop.wide)):
-        show(f"predict, one parquet file, network {network}, one thread")
-        found = {}
+    for network in shop.networks:
+        show(f"predict, one parquet file, network {NETWORKS[network]}, {THREADS} threads")
+        model, found = shop.model_of(network), {}
         for n_rows, file in shop.files.items():
             out = shop.folder / "labels.parquet"
             cost = found[n_rows] = command("predict", model, file, "--out", out, "--id", "id", "--quiet")
             show(f"  {n_rows:>10,} rows {cost}  {n_rows / cost.seconds:10,.0f} rows/s, with the start")
         memory = found[many].mebibytes / found[few].mebibytes
         show(f"  memory of {many:,} rows: {memory:.2f} times that of {few:,}")
-        said = run(sys.executable, "-c", IN_MEMORY, model, shop.files[few]).said
-        plain, sure = (few / float(seconds) for seconds in said.split())
-        streamed = (many - few) / (found[many].cpu - found[few].cpu)
-        show(f"  rows a CPU s: {streamed:,.0f} from the file to a file, without the start, with confidence;")
-        show(f"    in memory {sure:,.0f} with confidence ({streamed / sure:.2f}), {plain:,.0f} labels alone")
+        said = [
+            float(word) for word in run(sys.executable, "-c", IN_MEMORY, model, shop.files[few]).said.split()
+        ]
+        for what, took, (plain, sure) in (
+            ("CPU s", found[many].cpu - found[few].cpu, said[:2]),
+            ("s", found[many].seconds - found[few].seconds, said[2:]),
+        ):
+            streamed, labels, both = (many - few) / took, few / plain, few / sure
+            show(f"  rows a {what}: {streamed:,.0f} from file to file, with confidence, without the start;")
+            show(
+                f"    in memory {both:,.0f} with confidence ({streamed / both:.2f}), "
+                f"{labels:,.0f} labels alone ({streamed / labels:.2f})"
+            )
 
 
 def measure_fit(shop: Workshop) -> None:
-    show(f"fit with {N_PAIRS:,} pairs, sample of {shop.sample_rows:,} rows, one thread")
+    show(f"fit with {N_PAIRS:,} pairs, sample of {shop.sample_rows:,} rows, {THREADS} threads")
     found = {}
     for n_rows, file in shop.files.items():
         write_pairs(shop.folder / "pairs.parquet", n_rows, N_PAIRS, shop.rng)
-        given = (*SHORT, "--sample-rows", shop.sample_rows, "--max-epochs", 3)
+        given = (*SHORT, "--hidden-dims", "64", "--sample-rows", shop.sample_rows, "--max-epochs", 3)
         found[n_rows] = fit(file, shop.folder / "pairs.parquet", shop.folder / "fitted", *given)
         said = json.loads(found[n_rows].said)
         show(f"  {n_rows:>10,} rows {found[n_rows]}")
-        trained = f"trained on {said['n_rows']:,} rows in {said['seconds']:.1f} s"
+        beside = found[n_rows].seconds - said["seconds"]
+        trained = f"trained on {said['n_rows']:,} rows in {said['seconds']:.1f} s, {beside:.1f} s beside it"
         show(f"    {trained}, {100 * said['pairs_kept']:.1f} % of the pairs kept")
     few, many = (found[size] for size in shop.sizes)
     ratios = (many.cpu / few.cpu, many.seconds / few.seconds, many.mebibytes / few.mebibytes)
@@ -229,21 +251,41 @@ def measure_engines(shop: Workshop) -> None:
     script.write_text(IN_PARTS)
     first: dict[str, float] = {}
     for engine, workers in (("local", 1), ("local", 2), ("ray", 1), ("ray", 2), ("local", 1)):
-        shutil.rmtree(shop.folder / "labels", ignore_errors=True)
-        words = (shop.wide, shop.files[many], shop.folder / "labels", engine, workers)
-        cost = run(sys.executable, script, *words)
-        said = json.loads(cost.said)
-        first = first or said
-        load_now = os.getloadavg()[0]
-        show(f"  {engine:>6} {workers} job {said['seconds']:6.1f} s, command {cost}, load {load_now:.1f}")
-        show(
-            f"    {said['wall']:,.0f} rows/s ({said['wall'] / first['wall']:.2f} of one process), "
-            f"{said['cpu']:,.0f} rows a CPU s ({said['cpu'] / first['cpu']:.2f})"
-        )
+        first = carry(shop, script, engine, workers, first=first)
+    for n_nodes in (1, 2):
+        with scale_ray.raylets(n_nodes) as cluster:
+            carry(shop, script, "ray", n_nodes, cluster.address, first=first)
+
+
+def carry(
+    shop: Workshop, script: Path, engine: str, workers: int, *address: str, first: dict[str, float]
+) -> dict[str, float]:
+    """Label the rows with an engine and compare it with the first that did."""
+    shutil.rmtree(shop.folder / "labels", ignore_errors=True)
+    given = (shop.files[shop.sizes[1]], shop.folder / "labels", engine, workers, os.getpid(), *address)
+    cost = run(sys.executable, script, shop.wide, *given)
+    said = json.loads(cost.said)
+    first = first or said
+    where = f"on {workers} nodes" if address else f"with {workers} workers"
+    show(f"  {engine} {where}: job {said['seconds']:.1f} s, command {cost}, load {os.getloadavg()[0]:.1f}")
+    show(
+        f"    {said['wall']:,.0f} rows/s ({said['wall'] / first['wall']:.2f} of one process), "
+        f"{said['cpu']:,.0f} rows a CPU s ({said['cpu'] / first['cpu']:.2f})"
+    )
+    return first
 
 
 def measure_faults(shop: Workshop) -> None:
     scale_faults.measure(shop.wide, shop.folder, shop.trials, N_FEATURES, show)
+
+
+def measure_ray_faults(shop: Workshop) -> None:
+    trial = scale_faults.prepare(shop.wide, shop.folder, N_FEATURES, show)
+    scale_ray.measure(trial, shop.faults, shop.trials, show)
+
+
+def measure_nodes(shop: Workshop) -> None:
+    scale_ray.measure_scheduling(show)
 
 
 def measure_core(shop: Workshop, n_rows: int = 40_000, n_features: int = 384) -> None:
@@ -276,6 +318,8 @@ PARTS: dict[str, Callable[[Workshop], None]] = {
     "fit": measure_fit,
     "engines": measure_engines,
     "faults": measure_faults,
+    "ray-faults": measure_ray_faults,
+    "nodes": measure_nodes,
 }
 
 
@@ -283,29 +327,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, nargs=2, default=[10**5, 10**6])
     parser.add_argument("--sample-rows", type=int, default=50_000, help="of every fit")
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="of predict")
     parser.add_argument("--trials", type=int, default=10, help="of every fault")
+    kinds = [name.split()[0] for name in scale_ray.FAULTS]
+    parser.add_argument("--faults", nargs="+", choices=kinds, default=kinds, help="of Ray")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--keep", action="store_true", help="use the folder as it is, and leave it")
     options = parser.parse_args()
-    folder, rng = Path(tempfile.mkdtemp(dir=options.folder)), np.random.default_rng(0)
+    kept = options.folder if options.keep else None
+    folder, rng = kept or Path(tempfile.mkdtemp(dir=options.folder)), np.random.default_rng(0)
     files = {n_rows: folder / f"rows-{n_rows}.parquet" for n_rows in sorted(options.rows)}
-    shop = Workshop(folder, files, folder / "model", options.sample_rows, options.trials, rng)
+    chosen = (tuple(options.networks), tuple(options.faults))
+    shop = Workshop(folder, files, options.sample_rows, options.trials, rng, *chosen)
     try:
         show(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        if options.only != ["core"]:
+        if not {"core", "nodes"} >= {*options.only}:
             centers = rng.normal(size=(N_CLUSTERS, N_FEATURES)).astype(np.float32)
             for n_rows, file in files.items():
-                write_rows(file, n_rows, rng, centers)
+                if not file.exists():
+                    write_rows(file, n_rows, rng, centers)
             write_pairs(folder / "pairs.parquet", min(files), 2000, rng)
-            first = ("--sample-rows", 5000, "--pretraining", "none", "--max-epochs", 3)
-            fit(files[min(files)], folder / "pairs.parquet", shop.model, *first, *SHORT)
-            wide = ("--hidden-dims", "500,500,2000", "--device", "cpu", "--json")
-            fit(files[min(files)], folder / "pairs.parquet", shop.wide, *first, *wide)
+            quick = ("--pretraining", "none", "--wrong-answers", "none", "--max-epochs", 3)
+            first = ("--sample-rows", 5000, *quick)
+            used = {*options.networks} if {"model", "predict"} & {*options.only} else set()
+            used |= {"wide"} if {"engines", "faults", "ray-faults"} & {*options.only} else set()
+            for network in sorted(used):
+                given = ("--hidden-dims", NETWORKS[network], *first, *SHORT)
+                if not shop.model_of(network).exists():
+                    fit(files[min(files)], folder / "pairs.parquet", shop.model_of(network), *given)
         for name in options.only:
             PARTS[name](shop)
         show(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

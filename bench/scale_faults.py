@@ -34,11 +34,12 @@ import resource, sys
 from spherepair import scale
 from spherepair.errors import SpherePairError
 if __name__ == "__main__":
-    model, rows, out, workers, limit = sys.argv[1:]
+    model, rows, out, workers, limit, address = sys.argv[1:]
+    carried = {"workers": int(workers)} if address == "None" else {"engine": "ray", "address": address}
     if limit != "None":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
     try:
-        done = scale.predict(rows, model=model, out=out, id_column="id", workers=int(workers))
+        done = scale.predict(rows, model=model, out=out, id_column="id", **carried)
     except SpherePairError as error:
         sys.exit(str(error))
     print(done.n_kept, done.n_rows)
@@ -87,6 +88,7 @@ class Trial:
     expected: dict[str, bytes]
     seconds: float
     source: random.Random
+    address: str | None = None  # of a Ray cluster
 
     @property
     def out(self) -> Path:
@@ -96,7 +98,7 @@ class Trial:
         """Start the job in processes of its own; files may be limited to so many bytes."""
         script = self.folder / "job.py"
         script.write_text(JOB)
-        words = [sys.executable, script, self.model, self.rows, self.out, workers, limit]
+        words = [sys.executable, script, self.model, self.rows, self.out, workers, limit, self.address]
         # A file and not a pipe: killed workers may leave children that keep a pipe open.
         with (self.folder / "said").open("w") as said:
             return subprocess.Popen(
@@ -113,6 +115,10 @@ class Trial:
         code = process.wait(timeout=600)
         return code, (self.folder / "said").read_text().strip()
 
+    def run(self, workers: int = 2, limit: int | None = None) -> tuple[int, str]:
+        """Do the job to its end."""
+        return self.end(self.start(workers, limit))
+
     def outputs(self) -> dict[str, bytes]:
         """Files that a user sees."""
         files = self.out.rglob("*.parquet") if self.out.exists() else ()
@@ -128,7 +134,7 @@ class Trial:
 
 def kill_worker(trial: Trial) -> bool:
     process = trial.start()
-    n_there = _wait_until_midway(trial, process)
+    n_there = wait_until_midway(trial, lambda: process.poll() is not None)
     workers = [one for one in processes_below(process.pid) if one.parent == process.pid and one.cpu > 0.5]
     os.kill(trial.source.choice(workers).pid, signal.SIGKILL)
     code, said = trial.end(process)
@@ -140,20 +146,22 @@ def kill_worker(trial: Trial) -> bool:
 
 def kill_driver(trial: Trial) -> bool:
     process = trial.start()
-    _wait_until_midway(trial, process)
+    wait_until_midway(trial, lambda: process.poll() is not None)
     os.killpg(process.pid, signal.SIGKILL)  # its workers too, as when a machine is switched off
     process.wait()
     n_there, is_whole = len(trial.outputs()), trial.is_whole()
-    code, said = trial.end(trial.start())
+    code, said = trial.run()
     print(f"    killed with {n_there} of {N_FILES} parts done; then: {said}", flush=True)
-    is_good = is_whole and code == 0 and trial.is_done() and int(said.split()[0]) == n_there
+    # A cluster ends the parts that it was at when the driver died.
+    most = n_there if trial.address is None else n_there + 2
+    is_good = is_whole and code == 0 and trial.is_done() and n_there <= int(said.split()[0]) <= most
     return 0 < n_there < N_FILES and is_good
 
 
-def _wait_until_midway(trial: Trial, process: subprocess.Popen[str]) -> int:
+def wait_until_midway(trial: Trial, is_over: Callable[[], bool]) -> int:
     """Wait until a random number of parts is done and a moment longer; how many are done then."""
     wanted = trial.source.randrange(1, N_FILES - 4)
-    while process.poll() is None and len(trial.outputs()) < wanted:
+    while not is_over() and len(trial.outputs()) < wanted:
         time.sleep(0.005)
     time.sleep(trial.source.uniform(0.0, 0.1))
     return len(trial.outputs())
@@ -169,10 +177,10 @@ def fill_disk(trial: Trial) -> bool:
             for k in range(4)
         ]
         pq.write_table(pa.concat_tables(more), longer, **SETTINGS)
-        code, said = trial.end(trial.start(workers=1, limit=limit))
+        code, said = trial.run(workers=1, limit=limit)
         is_named = code != 0 and f"part {longer.name}" in said and "Traceback" not in said
         is_whole = trial.is_whole() and len(trial.outputs()) < N_FILES
-    code, _ = trial.end(trial.start(workers=1))
+    code, _ = trial.run(workers=1)
     return is_named and is_whole and code == 0 and trial.is_done()
 
 
@@ -184,12 +192,12 @@ def damage_part(trial: Trial) -> bool:
         rest = whole[place + DAMAGE_BYTES :]
         cut, noisy = b"", trial.source.randbytes(DAMAGE_BYTES) + rest
         damaged.write_bytes(whole[:place] + trial.source.choice([cut, noisy, noisy]))
-        code, said = trial.end(trial.start(workers=1))
+        code, said = trial.run(workers=1)
         is_named = code != 0 and damaged.name in said and "Traceback" not in said
         is_whole = trial.is_whole()
         if not (is_named and is_whole):
             print(f"    {damaged.name} damaged at byte {place} of {len(whole)}: {said}", flush=True)
-    code, _ = trial.end(trial.start(workers=1))
+    code, _ = trial.run(workers=1)
     return is_named and is_whole and code == 0 and trial.is_done()
 
 
@@ -213,6 +221,12 @@ FAULTS: dict[str, Callable[[Trial], bool]] = {
 
 def measure(model: Path, folder: Path, trials: int, n_features: int, show: Callable[[str], None]) -> None:
     """Do every fault so many times and say how often all was as it should be."""
+    trial = prepare(model, folder, n_features, show)
+    repeat(trial, FAULTS, trials, show)
+
+
+def prepare(model: Path, folder: Path, n_features: int, show: Callable[[str], None]) -> Trial:
+    """Write the rows and label them once, undisturbed."""
     rng, names = np.random.default_rng(1), [f"f{place}" for place in range(n_features)]
     place = Path(tempfile.mkdtemp(dir=folder))
     (place / "rows").mkdir()
@@ -224,12 +238,19 @@ def measure(model: Path, folder: Path, trials: int, n_features: int, show: Calla
         )
     trial = Trial(model, place, place / "rows", {}, 0.0, random.Random(0))
     started = time.monotonic()
-    code, said = trial.end(trial.start())
+    code, said = trial.run()
     trial.seconds, trial.expected = time.monotonic() - started, trial.outputs()
     show(f"faults: {N_FILES} parts of {FILE_ROWS:,} rows, two processes, {trial.seconds:.1f} s undisturbed")
     if code or len(trial.expected) < N_FILES:
         raise SystemExit(said)
-    for name, fault in FAULTS.items():
+    return trial
+
+
+def repeat(
+    trial: Trial, faults: dict[str, Callable[..., bool]], trials: int, show: Callable[[str], None]
+) -> None:
+    """Do every fault so many times."""
+    for name, fault in faults.items():
         found = []
         for _ in range(trials):
             shutil.rmtree(trial.out, ignore_errors=True)

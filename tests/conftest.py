@@ -23,9 +23,27 @@ else:
     settings.load_profile("spherepair")
 
 
+#: The longest tests begin first, so that at the end of a run no worker waits for another.
+LONGEST = (
+    "tests/docs/test_site.py::test_site",
+    "tests/app/page/",
+    "tests/app/test_server.py",
+    "tests/report/test_browser.py",
+    "tests/examples/",
+    "README.md",
+    "tests/cli/test_bench_commands.py",
+    "tests/fuzz/test_routes.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest tests first; skip those of a GPU that cannot be run here."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    _skip_without_gpu([item for item in items if item.get_closest_marker("gpu")])
+
+
+def _skip_without_gpu(of_gpu: list[pytest.Item]) -> None:
     """Skip tests of a GPU where there is none, or where its kernels are interpreted."""
-    of_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not of_gpu:
         return
     import torch

@@ -67,3 +67,21 @@ def named_files() -> list[str]:
 def test_every_file_it_names_is_there(path: str) -> None:
     package = ROOT / "src" / "spherepair"
     assert any((folder / path).is_file() for folder in (ROOT, package, package / "clustering"))
+
+
+def test_every_function_is_in_the_file_that_the_architecture_names() -> None:
+    text = (DEVELOPMENT / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+)` in `([\w/]+\.py)`", text)
+    assert len(named) > 10
+    for name, path in named:
+        code = (ROOT / "src" / "spherepair" / path).read_text(encoding="utf-8")
+        assert re.search(rf"^\s*(?:def|class) {name}\b", code, flags=re.M), f"{path} has no {name}"
+
+
+def test_files_and_packages_are_small_enough_to_be_read() -> None:
+    for folder in {path.parent for path in (ROOT / "src").rglob("*.py")}:
+        modules = list(folder.glob("*.py"))
+        assert len(modules) <= 14, f"{folder} has {len(modules)} modules"
+        for module in modules:
+            n_lines = len(module.read_text(encoding="utf-8").splitlines())
+            assert n_lines <= 400, f"{module} has {n_lines} lines"

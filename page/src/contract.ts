@@ -59,8 +59,8 @@ export interface State {
   gain: number | null;
   worth_going_on: boolean;
   contradictions: number;
-  /** Since the model before this one. */
-  changed_by_last_20: { rows_moved: number; groups_new: number };
+  /** By so many of the latest answers: at least twenty, and all since some training. */
+  changed_lately: { answers: number; rows_moved: number; groups_new: number } | null;
   training: Training;
 }
 

@@ -49,7 +49,11 @@ function Head({ group, isOpen, toggle }: { group: Group; isOpen: boolean; toggle
     try {
       await api.rename(project.id, group.id, name);
       touch();
-      notify({ text: "The name is kept." });
+      const before = group.name;
+      notify({
+        text: `“${before}” is now “${name}”.`,
+        undo: async () => void (await api.rename(project.id, group.id, before)),
+      });
     } catch (error) {
       notify({ text: messageOf(error), isError: true });
     }
@@ -70,8 +74,9 @@ function Head({ group, isOpen, toggle }: { group: Group; isOpen: boolean; toggle
     <div class="group-head">
       <Swatch id={group.id} />
       <h3><button type="button" class="plain" aria-expanded={isOpen} onClick={toggle}><bdi>{group.name}</bdi></button></h3>
-      <span class="quiet">{count(group.size, "item")}<Change group={group} /></span>
+      <span class="quiet">{count(group.size, "item")}</span>
       <button type="button" class="link" ref={pencil} aria-label={`Rename ${group.name}`} onClick={() => setDraft(group.name)}>Rename</button>
+      <Change group={group} />
     </div>
   );
 }
@@ -86,7 +91,7 @@ function start(box: HTMLInputElement | null): void {
 function Change({ group: { change } }: { group: Group }) {
   if (!change || (!change.in && !change.out && !change.note)) return null;
   const parts = [change.in && `${change.in} came`, change.out && `${change.out} left`, change.note].filter(Boolean);
-  return <> · <bdi>{parts.join(", ")}</bdi></>;
+  return <p class="quiet change"><bdi>{parts.join(", ")}</bdi></p>;
 }
 
 type InsideProps = Omit<GroupsProps, "open" | "setOpen"> & { group: Group };

@@ -146,11 +146,15 @@ function OpenedProject({ project, view }: { project: Project; view: View }) {
   return (
     <ProjectContext.Provider value={open}>
       <p class="project-name"><bdi>{project.name}</bdi></p>
-      <Toast notice={notice} close={() => setNotice(null)} undo={async (number) => {
+      <Toast notice={notice} close={() => setNotice(null)} undo={async (what) => {
         try {
-          const undone = await api.undo(project.id, number);
-          setState(undone.state);
-          setNotice({ text: undone.undone ? "Undone." : "There is nothing to undo." });
+          let isUndone = true;
+          if (typeof what === "number") {
+            const undone = await api.undo(project.id, what);
+            setState(undone.state);
+            isUndone = Boolean(undone.undone);
+          } else await what();
+          setNotice({ text: isUndone ? "Undone." : "There is nothing to undo." });
           touch();
         } catch (error) {
           setNotice({ text: messageOf(error), isError: true });
@@ -164,7 +168,7 @@ function OpenedProject({ project, view }: { project: Project; view: View }) {
   );
 }
 
-function Toast({ notice, close, undo }: { notice: Notice | null; close(): void; undo(number: number): void }) {
+function Toast({ notice, close, undo }: { notice: Notice | null; close(): void; undo(what: NonNullable<Notice["undo"]>): void }) {
   return (
     <div class="toast" role="status">
       {notice && (

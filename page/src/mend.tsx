@@ -44,8 +44,8 @@ export function Confirm({ plan, close }: { plan: Plan; close(done: boolean): voi
             </p>
             {preview.takes_back.length > 0 && (
               <>
-                <p>It takes back:</p>
-                <ul>{preview.takes_back.map((one) => <li key={one.number}><bdi>{one.summary}</bdi></li>)}</ul>
+                <p>It takes these answers back, and keeps what else they say:</p>
+                <ul class="said">{preview.takes_back.map((one) => <li key={one.number}><bdi>{one.summary}</bdi></li>)}</ul>
               </>
             )}
           </>

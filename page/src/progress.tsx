@@ -4,10 +4,9 @@ import type { State, Training } from "./contract";
 import { useProject } from "./project";
 import { count, messageOf, minutes, percent, whole } from "./words";
 
-function latest({ rows_moved, groups_new }: State["changed_by_last_20"]): string {
-  if (!rows_moved && !groups_new) return "Your latest answers moved no item.";
-  const moved = rows_moved ? `moved ${count(rows_moved, "item")}` : "moved no item";
-  return `Your latest answers ${moved}${groups_new ? ` and brought ${count(groups_new, "new group")}` : ""}.`;
+function lately({ answers, rows_moved, groups_new }: NonNullable<State["changed_lately"]>): string {
+  const changes = [rows_moved && `moved ${count(rows_moved, "item")} to another group`, groups_new && `brought ${count(groups_new, "new group")}`];
+  return `The last ${answers} answers ${changes.filter(Boolean).join(" and ") || "moved no item to another group"}.`;
 }
 
 function verdict({ worth_going_on, gain }: State): string {
@@ -16,15 +15,15 @@ function verdict({ worth_going_on, gain }: State): string {
   return `Going on is worth it: ten more minutes put about ${percent(gain)} more items in the right group.`;
 }
 
-function learning(training: Training): string {
+function learning(training: Training, answers: number): string {
   switch (training.status) {
     case "running": {
       const share = training.epoch !== null && training.epochs ? ` ${percent(training.epoch / training.epochs)}` : "";
-      return `Learning from your answers …${share}`;
+      return `${answers ? "Learning from your answers" : "Looking at all items"} …${share}`;
     }
     case "waiting": return "Will learn from your answers in a moment.";
     case "failed": return training.message ?? "Learning did not work this time. Your answers are safe.";
-    case "idle": return training.version > 0 ? "Has learned from your answers." : "Has not learned anything yet.";
+    case "idle": return training.version > 0 && answers ? "Has learned from your answers." : "Has not learned from any answer yet.";
   }
 }
 
@@ -34,7 +33,7 @@ function Learning({ training, answers }: { training: Training; answers: number }
   const now = () => api.train(project.id).then(setState, (error: unknown) => notify({ text: messageOf(error), isError: true }));
   return (
     <p class={training.status === "failed" ? "problem" : "quiet"}>
-      {learning(training)}{" "}
+      {learning(training, answers)}{" "}
       {answers > 0 && training.status !== "running" && <button type="button" class="link inline" onClick={now}>Learn now</button>}
     </p>
   );
@@ -51,7 +50,7 @@ export function Progress({ state, rows }: { state: State; rows: number }) {
         {state.accuracy !== null && <div><dt>In the right group</dt><dd>about {percent(state.accuracy)}</dd></div>}
         {state.groups > 1 && <div><dt>Chance of a new group</dt><dd>{percent(state.chance_of_new_group)}</dd></div>}
       </dl>
-      {state.training.version > 1 && <p>{latest(state.changed_by_last_20)}</p>}
+      {state.changed_lately && <p class="lately">{lately(state.changed_lately)}</p>}
       {state.answers > 0 && <p class={state.worth_going_on ? "verdict go" : "verdict stop"}>{verdict(state)}</p>}
       <Learning training={state.training} answers={state.answers} />
     </aside>

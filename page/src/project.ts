@@ -5,8 +5,8 @@ import type { Project, State } from "./contract";
 
 export interface Notice {
   text: string;
-  /** The number of the gesture or answer that "Undo" takes back. */
-  undo?: number;
+  /** The number of the gesture or answer that "Undo" takes back, or what it does. */
+  undo?: number | (() => Promise<void>);
   isError?: boolean;
   link?: { text: string; href: string };
 }

@@ -4,12 +4,17 @@ Group rows of features from must-link and cannot-link pairs, find the number of 
 rows. See :class:`SpherePair` and :class:`Constraints`.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
 
+#: That of ``typing``, which takes longer to load than all that the command line needs to notice Ctrl-C.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from spherepair.asking import Interview
     from spherepair.clustering import ClusterNumber, infer_n_clusters
     from spherepair.constraints import Constraints

@@ -6,6 +6,9 @@ catch (``ValueError`` for bad input), so that existing handlers keep working.
 
 from __future__ import annotations
 
+import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 
 __all__ = [
@@ -65,6 +68,27 @@ def listed(names: Sequence[object]) -> str:
     """
     shown = ", ".join(map(quoted, names[:LISTED_NAMES]))
     return shown if len(names) <= LISTED_NAMES else f"{shown} and {len(names) - LISTED_NAMES} more"
+
+
+def bug_sentence(error: BaseException, doing: str) -> str:
+    """What to say of a mistake of ours; its details go into a file, for a report, not onto the terminal.
+
+    Parameters
+    ----------
+    error : BaseException
+    doing : str
+        The version, and what it happened in, for the file.
+    """
+    details = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="spherepair-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(f"spherepair {doing}\nPython {sys.version}\n\n{details}")
+        place = f"details in {file.name}"
+    except OSError:
+        place = f"details could not be written; it is {quoted(error)}"
+    return f"this is a bug of spherepair ({type(error).__name__}); {place}."
 
 
 class SpherePairError(Exception):

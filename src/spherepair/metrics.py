@@ -230,7 +230,7 @@ def pair_satisfaction(
         Cluster of every row.
     left, right : integer arrays of shape (n_pairs,)
         Row positions of the two ends of each pair. Or ``left`` is a ``Constraints``, and nothing else is
-        given.
+        given; its answers of value 0.5 say nothing and are left out.
     is_must_link : boolean array of shape (n_pairs,)
         True for must-links, False for cannot-links.
     weight : array of shape (n_pairs,), optional
@@ -250,7 +250,8 @@ def pair_satisfaction(
     """
     rows = np.asarray(labels)
     if hasattr(left, "is_must_link"):
-        left, right, is_must_link, weight = left.left, left.right, left.is_must_link, left.weight
+        told = left[left.is_decided] if hasattr(left, "is_decided") else left
+        left, right, is_must_link, weight = told.left, told.right, told.is_must_link, told.weight
     if right is None or is_must_link is None:
         raise InvalidConstraintsError(
             "pair_satisfaction needs a Constraints, or left, right and is_must_link of its pairs."

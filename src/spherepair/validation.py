@@ -24,7 +24,7 @@ from spherepair.errors import (
     InvalidParameterError,
     quoted,
 )
-from spherepair.files.arrow_rows import as_table, empty_table, vector_columns, widen
+from spherepair.files.arrow_rows import as_table, empty_table, side_by_side, vector_columns, widen
 from spherepair.networks import ARCHITECTURES
 
 CONFLICT_POLICIES = ("weigh", "raise", "drop", "keep")
@@ -242,6 +242,8 @@ def hidden_sizes(hidden_dims: Sequence[Any] | str, *, auto: Sequence[int] = ()) 
     [256, 256, 512]
     """
     sizes = {"auto": auto, **ARCHITECTURES}[hidden_dims] if isinstance(hidden_dims, str) else hidden_dims
+    if getattr(sizes, "ndim", 1) != 1:
+        raise InvalidParameterError(f"hidden_dims must be a list of sizes, got {quoted(hidden_dims)}.")
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, Integral) or not 1 <= int(size) <= LARGEST_LAYER:
             raise InvalidParameterError(
@@ -305,6 +307,8 @@ def _table_to_array(table: Any, names: list[str]) -> Any:
                 "encoder=TableEncoder() of spherepair.encoders, which takes tables as they are."
             )
     # Frames store column after column; training reads row after row.
+    if nw.dependencies.is_pyarrow_table(table):
+        return side_by_side([column.to_numpy() for column in table.columns])
     array = frame.to_numpy()
     return array if array.flags.c_contiguous and array.flags.writeable else np.array(array, order="C")
 

@@ -77,16 +77,16 @@ def plain_epoch(optimizer, batches, forward):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "spherical", "n_features", "n_epochs"),
+    ("recipe", "spherical", "n_features", "n_rows", "n_epochs"),
     [
-        (SGD, True, 70, 1),
-        (SGD, False, 70, 1),
-        (SGD, True, 600, 1),  # more than is gathered at once
-        (ADAM, True, 70, 2),
+        (SGD, True, 70, 100, 1),  # a whole batch and a short one
+        (SGD, False, 70, 64, 1),
+        (SGD, True, 600, 64, 1),  # more than is gathered at once
+        (ADAM, True, 70, 64, 2),
     ],
 )
-def test_fused_steps_are_the_steps_of_autograd(recipe, spherical, n_features, n_epochs):
-    shape = {"spherical": spherical, "sizes": (n_features, 40, 5), "recipe": recipe}
+def test_fused_steps_are_the_steps_of_autograd(recipe, spherical, n_features, n_rows, n_epochs):
+    shape = {"spherical": spherical, "sizes": (n_features, 40, 5), "recipe": recipe, "n_rows": n_rows}
     network, batches, objective, state = make(**shape)
     before = [p.detach().clone() for p in network.parameters()]
     fused = fuse(objective, batches, state)
@@ -190,7 +190,7 @@ def test_what_fails_half_way_leaves_the_network_as_it_was(monkeypatch):
 
 @pytest.mark.parametrize("recipe", [SGD, ADAM])
 def test_padding_stays_zero(recipe):
-    _, batches, objective, state = make(recipe=recipe)
+    _, batches, objective, state = make(recipe=recipe, n_rows=64)
     batches.start_epoch(0)
     fused = fuse(objective, batches, state, corruption=0.2)
     fused.start_epoch()

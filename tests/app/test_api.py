@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import struct
-import zipfile
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,11 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 from tests.app.conftest import TOKEN, as_person, text_source, topic_texts
+from tests.fuzz.uploads import zip_of_pictures
 
+from spherepair.app.labeling import Card
+from spherepair.app.payloads import Payloads
 from spherepair.app.projects import read_encoder
 from spherepair.app.security import Door, clean_name, is_loopback
-from spherepair.app.server import create_app
-from spherepair.asking.questions import Gesture
+from spherepair.app.server import PAGE, create_app
+from spherepair.app.versions import Group, Version
+from spherepair.asking.questions import Gesture, PairQuestion
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidParameterError
 
@@ -94,6 +99,23 @@ def test_two_people_have_different_cards(client, project):
     assert {line["by"] for line in ann.get("/answers").json()["answers"]} == {"ann", "bob"}
 
 
+@pytest.mark.parametrize(("left", "right", "guess"), [(0, 3, "same"), (0, 4, "different")])
+def test_a_pair_comes_with_the_guess_of_the_model_unless_it_is_a_check(ann, home, left, right, guess):
+    labeling = home.get(ann.url.rpartition("/")[2])
+
+    def guess_of(question: PairQuestion) -> str | None:
+        return Payloads(labeling).card(Card("a ticket", "ann", question))["guess"]
+
+    question = PairQuestion(left, right)
+    assert guess_of(question) is None  # no model yet
+    labels = (np.arange(60) % 3).astype(np.uint16)
+    version = Version(1, 0, 60, groups=tuple(Group(f"g{number}", number) for number in range(3)))
+    version.__dict__["labels"] = labels
+    labeling.version = version
+    assert guess_of(question) == guess
+    assert guess_of(PairQuestion(left, right, is_check=True)) is None
+
+
 def test_undo_takes_the_persons_own_answer_and_brings_the_card_back(client, project):
     ann, bob = Person(client, project, "ann"), Person(client, project, "bob")
     card = ann.card()
@@ -163,6 +185,16 @@ def test_a_contradiction_is_shown_with_its_chain(ann):
 
 
 # Groups, map, search.
+
+
+def test_the_state_says_what_the_last_twenty_answers_changed(ann, home):
+    ann.answer_many(19)
+    assert ann.get("").json()["state"]["changed_lately"] is None
+    ann.answer_many(1)
+    labeling = home.get(ann.url.rpartition("/")[2])
+    labeling._state_due = 0.0
+    told = labeling.state()["changed_lately"]
+    assert told == {"answers": 20, "rows_moved": 0, "groups_new": 3}
 
 
 def test_groups_map_and_search_agree(ann):
@@ -330,26 +362,29 @@ def test_uploads_have_a_limit_with_and_without_a_length(home):
 
 
 def test_a_zip_of_pictures_is_served_with_its_true_type(client):
-    from PIL import Image
-
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for n in range(12):
-            picture = io.BytesIO()
-            Image.new("RGB", (6, 6), (20 * n, 0, 0)).save(picture, "JPEG")
-            archive.writestr(f"{n:02d}.png", picture.getvalue())
-    reply = client.post(
-        "/api/projects", files={"file": ("p.zip", stream.getvalue())}, headers=as_person(client, "")
-    )
-    shown = client.post(
-        "/api/preview", files={"file": ("p.zip", stream.getvalue())}, headers=as_person(client, "")
-    )
+    files = {"file": ("p.zip", zip_of_pictures("JPEG"))}
+    reply = client.post("/api/projects", files=files, headers=as_person(client, ""))
+    shown = client.post("/api/preview", files=files, headers=as_person(client, ""))
     assert shown.json()["items"][0]["image"].startswith("data:image/jpeg;base64,")
     ann = Person(client, reply.json()["id"], "ann")
     picture = ann.get("/images/3")
     assert picture.headers["content-type"] == "image/jpeg"
     assert picture.headers["x-content-type-options"] == "nosniff"
-    assert ann.get("/images/12").status_code == 404
+    assert ann.get("/images/9").status_code == 404
+
+
+def test_a_card_that_was_never_asked_cannot_be_answered(client, project):
+    ann = Person(client, project, "ann")
+    digest, _, body = ann.card()["ticket"].partition(".")
+    question = json.loads(urlsafe_b64decode(body))
+    made_up = {"kind": "pair", "left": 0, "right": 7}
+    for content in (b"not json", json.dumps([question[0], made_up]).encode()):
+        other = urlsafe_b64encode(content).decode()
+        guessed = hashlib.sha256(f"{project} ann {other}".encode()).hexdigest()[:32]
+        for signature in (digest, guessed, ""):
+            sent = {"ticket": f"{signature}.{other}", "reply": "same", "seconds": 1.0}
+            assert ann.post("/answers", sent).status_code == 409
+    assert ann.get("/answers").json()["total"] == 0
 
 
 # Who may come in.
@@ -393,6 +428,39 @@ def test_every_reply_forbids_foreign_scripts(client):
         assert headers["referrer-policy"] == "no-referrer"
 
 
+def test_a_fault_of_ours_is_one_sentence_and_its_details_are_in_a_file(client, monkeypatch, tmp_path, caplog):
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("spherepair.app.projects.Projects.list_all", fail)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    reply = client.get("/api/projects", headers=as_person(client, "ann"))
+    assert reply.status_code == 500
+    assert reply.json() == {"error": "something went wrong in the server; its terminal says what."}
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    (details,) = tmp_path.glob("spherepair-bug-*.txt")
+    assert caplog.messages == [f"this is a bug of spherepair (ZeroDivisionError); details in {details}."]
+    assert all(record.exc_info is None for record in caplog.records)
+    assert "GET '/api/projects'" in details.read_text()
+
+
+@pytest.mark.parametrize("route", ["/api/projects", "/api/preview", "/api/projects/any/predict"])
+def test_uploads_of_strangers_are_not_read(client, route):
+    sent = []
+
+    def chunks():
+        for _ in range(100):
+            sent.append(1)
+            yield b"x" * 1000
+
+    reply = client.post(route, content=chunks(), headers={"Content-Type": "multipart/form-data; boundary=b"})
+    assert reply.status_code == 401
+    assert not sent
+    body = {"file": ("rows.csv", b"text\na\n")}
+    client.get("/", params={"token": TOKEN})
+    assert client.post(route, files=body).status_code == 403  # another site can send the cookie, not X-CSRF
+
+
 def test_another_name_of_the_host_is_refused(client):
     assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
     assert client.get("/", headers={"Host": "localhost:8765"}).status_code == 401
@@ -405,7 +473,17 @@ def test_only_ids_of_projects_reach_the_disk(client, name):
 
 
 def test_a_page_file_outside_of_the_page_is_not_served(client):
-    assert client.get("/assets/..%2f..%2fapi.py").status_code == 404
+    """The server and the start page are there, and both have a name from the folder of assets."""
+    assert (PAGE.parent / "server.py").is_file()
+    assert client.get("/assets/app.css").status_code == 200
+    for name in (
+        "..%2f..%2fserver.py",
+        "../../server.py",
+        "..%2findex.html",
+        "%2fetc%2fpasswd",
+        "..%5cindex.html",
+    ):
+        assert client.get(f"/assets/{name}").status_code == 404, name
 
 
 def test_another_host_needs_a_password_or_a_proxy():

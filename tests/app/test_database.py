@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 from tests.app.conftest import as_person, text_source
 
 from spherepair.app.database import Base, DatabaseRecord, open_database, shown_url, sqlite_url
@@ -144,6 +144,13 @@ def test_sqlite_keeps_every_commit_and_checks_its_links(tmp_path):
 def test_a_wrong_url_is_one_sentence(url):
     with pytest.raises(InvalidParameterError, match="must be a URL"):
         open_database(url)
+
+
+def test_a_database_that_is_down_is_told_from_a_log_that_cannot_be_read():
+    engine = create_engine("postgresql+psycopg://ann:secret@127.0.0.1:9/none?connect_timeout=1")
+    with pytest.raises(RecordError, match=r"the database does not answer \(.*; try again later") as caught:
+        DatabaseRecord(engine, "one", name="one", fingerprint="rows")
+    assert "secret" not in str(caught.value)
 
 
 def test_a_database_that_is_not_there_is_one_sentence_without_the_password():

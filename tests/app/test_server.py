@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from tests.forked_command import ForkedCommand
 
 from spherepair import load
+from spherepair.app.server import give_back_memory
 from spherepair.cli import main
 
 TOKEN = "token"
@@ -132,6 +134,13 @@ def test_answers_survive_kills_and_the_model_is_trained_again(server, tmp_path, 
     server.start()
     assert {group["id"] for group in server.get("/groups")} == {group["id"] for group in groups}
     assert server.get("/answers")["total"] == 13
+    server.client.close()
+    server.process.send_signal(signal.SIGINT)
+    said = server.process.communicate(timeout=30)[1]
+    assert (server.process.poll(), said) == (
+        130,
+        "interrupted; all answers are kept. Run the same command again to go on.\n",
+    )
 
 
 def check_what_can_be_taken_away(server: Server, tmp_path: Path, rows: Path) -> None:
@@ -162,3 +171,21 @@ def test_what_cannot_be_started_is_one_sentence(tmp_path, capfd, words, sentence
     told = capfd.readouterr().err
     assert sentence in told
     assert len(told.strip().splitlines()) <= 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+def test_memory_that_reading_took_goes_back_to_the_machine():
+    def held() -> int:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf(
+            "SC_PAGESIZE"
+        )
+
+    before = held()
+    tables = [pa.table({"x": np.arange(200_000.0) + number}).combine_chunks() for number in range(60)]
+    tables = [pa.concat_tables([one, one]).combine_chunks() for one in tables]  # copied by Arrow
+    words = [bytes(5000) for _ in range(10_000)]
+    taken = held() - before
+    assert taken > 100 * 2**20
+    del tables, words
+    give_back_memory()
+    assert held() - before < taken / 4

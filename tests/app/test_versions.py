@@ -6,8 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from spherepair.app.groups import view_of
-from spherepair.app.versions import NO_GROUP, Placed, Version, latest_version, write_version
+from spherepair.app.groups import changes_since, view_of
+from spherepair.app.versions import (
+    NO_GROUP,
+    Placed,
+    Version,
+    earlier_versions,
+    latest_version,
+    version_before,
+    write_version,
+)
 from spherepair.app.versions.maps import match_groups, place_discs
 from spherepair.asking.groups import Groups
 
@@ -121,14 +129,47 @@ def test_lists_are_rows_of_their_group(first):
             assert (first.labels[list(rows)] == place).all()
 
 
-def test_only_two_versions_are_kept(tmp_path, first):
+def test_two_versions_are_kept_and_the_groups_of_twenty_answers_before(tmp_path, first):
     people = placed([0, 40, 80], [0, 1, 2], ("a", "b", "c"))
+    for number, n_answers in ((2, 45), (3, 52), (4, 60)):
+        model = fake_model(np.repeat([0, 1, 2], 40), 3)
+        write_version(tmp_path, number, model, n_answers=n_answers, placed=people, before=first)
+    assert sorted(f.name for f in (tmp_path / "versions").iterdir()) == [
+        "000001", "000003", "000003.model", "000004", "000004.model",
+    ]  # fmt: skip
+    kept = earlier_versions(tmp_path)
+    found = [version_before(kept, n_answers, 120).number for n_answers in (20, 49, 50, 71, 72, 80)]
+    assert found == [0, 0, 1, 1, 3, 4]
+    assert version_before(kept, 19, 120) is None
+    assert version_before(kept[1:], 49, 120) is None  # nobody knows any more what there was
+
+
+def test_a_version_that_was_half_removed_is_none(tmp_path, first):
+    people = placed([0, 40, 80], [0, 1, 2], ("a", "b", "c"))
+    (first.folder / "version.json").unlink()
+    assert earlier_versions(tmp_path) == []
     for number in (2, 3):
         model = fake_model(np.repeat([0, 1, 2], 40), 3)
         write_version(tmp_path, number, model, n_answers=60, placed=people, before=first)
-    assert sorted(f.name for f in (tmp_path / "versions").iterdir()) == [
-        "000002", "000002.model", "000003", "000003.model",
-    ]  # fmt: skip
+    assert [version.number for version in earlier_versions(tmp_path)] == [2, 3]
+    assert not first.folder.exists()
+
+
+def test_changes_are_rows_in_another_group_and_groups_that_were_not_known(first):
+    links = [(0, 40, False), (0, 80, False), (40, 80, False), (40, 81, True)]
+    same = view_of(first, Groups(links[:3]), {})
+    assert changes_since(first, same) == {"rows_moved": 0, "groups_new": 0}
+    links += [(90, 95, True), *((90, row, False) for row in (0, 40, 80))]
+    corrected = view_of(first, Groups(links), {})
+    assert changes_since(first, corrected) == {"rows_moved": 3, "groups_new": 1}
+    merged = view_of(first, Groups([(0, 40, True), (0, 80, False)]), {})
+    assert changes_since(first, merged) == {"rows_moved": 40, "groups_new": 0}
+
+
+def test_rows_without_a_group_before_have_not_moved(tmp_path, first):
+    before = Version(1, 0, 120)
+    view = view_of(first, Groups([(0, 40, False), (0, 80, False), (40, 80, False)]), {})
+    assert changes_since(before, view) == {"rows_moved": 0, "groups_new": 3}
 
 
 def test_answers_since_the_model_are_seen_at_once(first):

@@ -94,15 +94,35 @@ def test_a_check_overrules_what_was_said_of_its_item_alone() -> None:
     assert settled.groups.relation(9, 2) is True
     assert settled.groups.relation(8, 1) is True
     assert settled.groups.contradictions == []
-    assert settled.checks == [("", False)]
+    assert settled.checks == [("", False, True)]
     assert settled.is_doubtful
 
 
 def test_a_check_that_agrees_changes_nothing() -> None:
     settled = said((ChoiceQuestion(9, (1, 2)), 1), (ChoiceQuestion(9, (2, 1), is_check=True), 1))
     assert settled.groups.relation(9, 1) is True
-    assert settled.checks == [("", True)]
+    assert settled.checks == [("", True, True)]
     assert not settled.is_doubtful
+
+
+def test_a_person_is_reliable_who_says_the_same_as_before_and_not_as_others_say() -> None:
+    first, check = ChoiceQuestion(9, (1, 2)), ChoiceQuestion(9, (2, 1), is_check=True)
+    own, other = ChoiceQuestion(8, (1, 2)), ChoiceQuestion(8, (2, 1), is_check=True)
+    said_by = [(first, 1, "ann"), (check, 2, "ben"), (own, 1, "ann"), (other, 2, "ann")]
+    settled = Settled((), [Answer(n, q, reply, by=by) for n, (q, reply, by) in enumerate(said_by)])
+    assert settled.checks == [("ben", False, False), ("ann", False, True)]
+
+
+def test_reliability_is_of_checks_of_ones_own_answers(blobs: Any) -> None:
+    talk = Interview(blobs[0])
+    for question, reply, by in (
+        (ChoiceQuestion(9, (1, 2)), 1, "ann"),
+        (ChoiceQuestion(9, (2, 1), is_check=True), 2, "ben"),
+        (ChoiceQuestion(8, (1, 2)), 1, "ann"),
+        (ChoiceQuestion(8, (2, 1), is_check=True), 1, "ann"),
+    ):
+        talk.answer(talk.ask(question, by=by), reply, by=by)
+    assert talk.state.reliability == {"ann": 1.0}
 
 
 def test_groups_of_one_row_are_left_out_where_answers_were_wrong() -> None:

@@ -13,8 +13,9 @@ from scipy import sparse
 from tests.asking.conftest import QUICK, right_answers
 
 from spherepair import Constraints, SpherePair
-from spherepair.asking import STRATEGIES, ChoiceQuestion, GroupQuestion, Interview, PairQuestion, strategies
+from spherepair.asking import STRATEGIES, ChoiceQuestion, GroupQuestion, Interview, PairQuestion, checks
 from spherepair.asking.situation import Situation
+from spherepair.asking.training import TrainingTask
 from spherepair.errors import InvalidAnswerError, InvalidDataError, RecordError
 from spherepair.metrics import clustering_accuracy
 
@@ -201,6 +202,25 @@ def test_unsure_and_skipped_items_are_not_asked_again(blobs: Any) -> None:
     assert len(talk.constraints) == 0
 
 
+def test_a_pair_of_which_nobody_can_tell_is_half_a_pair(blobs: Any, tmp_path: Any) -> None:
+    talk = Interview(blobs[0])
+    talk.save(tmp_path / "talk")
+    talk.answer(talk.ask(PairQuestion(3, 9)), "unsure", by="ann")
+    talk.answer(talk.ask(PairQuestion(3, 4)), "same")
+    assert talk.constraints.value.tolist() == [1.0, 0.5]
+    assert not talk.groups.relation(3, 9)
+    task = TrainingTask.of(talk._settled, n_answers=2, seed=0)
+    assert task.pairs.value.min() == 0.5
+    assert (3, 9) in task.pairs
+    (record,) = (tmp_path / "talk").glob("*.jsonl")
+    assert Constraints.read(record) == talk.constraints
+    talk.answer(talk.ask(PairQuestion(4, 9)), "different")  # and so 3 and 9 differ
+    assert TrainingTask.of(talk._settled, n_answers=3, seed=0).pairs.is_decided.all()
+    talk.take_back(talk.answers[0].number)
+    assert talk.constraints.is_decided.all()
+    talk.close()
+
+
 def test_nothing_is_asked_for_ever() -> None:
     talk = Interview(np.arange(6, dtype=np.float32).reshape(3, 2))
     for _ in range(10):
@@ -383,9 +403,9 @@ def test_a_table_larger_than_the_sample_is_not_used_up_with_it(
     monkeypatch.setattr("spherepair.asking.situation.POOL_ROWS", 30)
     X, y = blobs
     talk = Interview(X, model=quick_model, random_state=0)
-    talk.run(right_answers(y), max_answers=80)
-    assert len(talk.answers) == 80
-    assert len(talk.groups.rows) > 60
+    talk.run(right_answers(y), max_answers=50)
+    assert len(talk.answers) == 50
+    assert len(talk.groups.rows) > 35
 
 
 def test_wrong_answers_are_suspected_and_asked_again(finished: Interview, blobs: Any) -> None:
@@ -403,7 +423,7 @@ def test_wrong_answers_are_suspected_and_asked_again(finished: Interview, blobs:
     snapshot, asked = talk._snapshot, next(iter(talk.suspects()))
     pair = (asked.left, asked.right)
     now = Situation(snapshot, talk.groups, [], frozenset(), np.random.default_rng(0), suspects=(pair,))
-    question = strategies._suspect(now)
+    question = checks._suspect(now)
     assert question is not None
     assert question.is_check
     assert set(pair) <= set(question.rows)

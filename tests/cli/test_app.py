@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from importlib import import_module
+from pathlib import Path
 from unittest import mock
 
 import pytest
 import typer
 from safetensors import SafetensorError
 
+import spherepair
 from spherepair import Constraints
 from spherepair.cli.app import COMMANDS, explain
 from spherepair.cli.terminal import InterruptedCommand
@@ -120,6 +122,17 @@ def test_what_a_signal_breaks_is_not_called_a_bug(monkeypatch, example, call):
     done = call("check", example.pairs, "--data", example.rows)
     assert done.code == 130
     assert done.err.startswith("interrupted;")
+
+
+def test_next_to_nothing_is_loaded_before_a_signal_can_be_handled():
+    """Each module before it is some time in which Ctrl-C ends in a traceback of Python's own."""
+    code = "import sys; before = set(sys.modules); import spherepair.cli; print(*set(sys.modules) - before)"
+    # -S: what site-packages loads at every start is not ours; an editable install is found by its path then.
+    source = {**os.environ, "PYTHONPATH": str(Path(spherepair.__file__).parents[1])}
+    loaded = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=source, capture_output=True, text=True, check=True
+    )
+    assert not {"typing", "re", "threading", "typer", "numpy"} & set(loaded.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,19 @@ def test_locked_folders_are_refused_before_the_work(fit, tmp_path, monkeypatch):
     assert not (tmp_path / "model").exists()
 
 
+def test_a_place_elsewhere_is_no_folder_for_a_model(call, example, brief, tmp_path):
+    for option in ("--out", "--checkpoint"):
+        folders = {
+            "--out": tmp_path / "model",
+            "--checkpoint": tmp_path / "kept",
+            option: "s3://bucket/model",
+        }
+        words = [word for pair in folders.items() for word in pair]
+        done = call("fit", example.array, "-c", example.numbered_pairs, *brief, "-k", 3, *words)
+        assert done.code == 2
+        assert "names a place elsewhere; give a folder of this machine" in done.err
+
+
 def test_a_file_that_cannot_be_written_goes_by_its_own_name(fit, tmp_path, monkeypatch):
     replace = os.replace
 

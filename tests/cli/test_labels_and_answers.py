@@ -73,13 +73,14 @@ def test_two_labels_of_one_row_end_with_one_sentence(call, tmp_path):
 
 def test_check_names_columns_that_are_not_used_and_counts_pairs_without_an_answer(call, tmp_path):
     path = tmp_path / "pairs.csv"
-    path.write_text("left,right,link,who,mood\n0,1,ml,ann,\n1,2,unsure,bob,\n")
+    path.write_text("left,right,link,who,mood\n0,1,ml,ann,\n1,2,skip,bob,\n1,3,unsure,bob,\n")
     ended = call("check", path, "--json")
     assert ended.code == 0
-    assert ended.json["n_pairs"] == 1
+    assert ended.json["n_pairs"] == 2
+    assert [ended.json[f"n_{kind}"] for kind in ("must_link", "cannot_link", "unsure")] == [1, 0, 1]
     said = " ".join(ended.json["warnings"])
     assert "column 'mood' is not used" in said
-    assert "1 of 2 pairs left out" in said
+    assert "1 of 3 pairs left out" in said
 
 
 def test_fit_and_check_take_a_record_and_the_model_keeps_who_said_so(call, example, answers, brief, tmp_path):

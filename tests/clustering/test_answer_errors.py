@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from spherepair.clustering.answer_errors import Judge, Witnesses, WrongAnswers, judge_answers
+from spherepair.clustering.answer_errors import (
+    Judge,
+    Witnesses,
+    WrongAnswers,
+    agreement_table,
+    judge_answers,
+)
 from spherepair.constraints import Constraints
 
 N_ROWS = 400
@@ -66,6 +72,15 @@ def test_cannot_links_between_halves_of_a_class_are_suspected() -> None:
     assert said[~are_same] == pytest.approx(0.0, abs=0.05)
 
 
+def test_many_answers_of_which_a_third_is_wrong_leave_clusters_apart() -> None:
+    rng = np.random.default_rng(0)
+    left, right = rng.integers(10, size=(2, 10_000))
+    is_must_link = (left == right) ^ (rng.random(10_000) < 0.33)
+    memberships = 0.9 * np.eye(10) + 0.01
+    table = agreement_table(memberships[left], memberships[right], is_must_link)
+    np.testing.assert_array_equal(table, np.eye(10))
+
+
 @pytest.mark.parametrize(("alpha", "beta"), [(0.1, 0.1), (0.3, 0.3), (0.05, 0.25)])
 def test_error_rates_are_found(truth: Any, alpha: float, beta: float) -> None:
     pairs, wrong = answered(truth, seed=1, alpha=alpha, beta=beta)
@@ -100,11 +115,26 @@ def test_people_have_rates_of_their_own_and_a_random_one_counts_nothing(truth: A
     assert str(found.wrong).endswith("those of cem, dee say nothing")
 
 
-def test_an_unsure_answer_is_no_evidence() -> None:
+def test_an_answer_that_says_nothing_is_no_evidence_and_cannot_be_wrong() -> None:
     pairs = Constraints.from_arrays([0, 1], [2, 3], [True, True], value=[0.5, 1.0])
     found = judge_answers(pairs, np.array([0.3, 0.3]), share=0.1)
-    assert found.right[0] == pytest.approx(0.3)
+    assert found.right[0] == 1.0
     assert found.right[1] == pytest.approx(0.3 * 0.9 / (0.3 * 0.9 + 0.7 * 0.1))
+
+
+def test_clusters_that_cut_across_the_classes_say_nothing() -> None:
+    # Half of the answers deny every cluster, and none is wrong: no rate explains that, only the clusters do.
+    left, right = np.repeat([0, 1, 0], 100), np.repeat([0, 1, 1], 100)
+    table = agreement_table(np.eye(2)[left], np.eye(2)[right], np.arange(300) % 2 == 0)
+    assert table.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_answers_that_say_nothing_do_not_say_which_clusters_are_one_class() -> None:
+    witnesses = Witnesses(np.arange(2)[:, None], np.zeros(60, np.int64), np.zeros(60, np.int64))
+    is_must_link = np.arange(60) < 20
+    told = witnesses.same(np.eye(2), is_must_link, is_must_link)
+    assert told == pytest.approx(np.ones(60))
+    assert witnesses.same(np.eye(2), is_must_link)[0] == 0.5
 
 
 def test_shares_survive_json() -> None:

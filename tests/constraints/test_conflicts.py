@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spherepair.constraints import Conflict, Constraints
+from spherepair.constraints import Conflict, Constraints, conflicts
 from spherepair.errors import ConflictError
+from spherepair.metrics import pair_satisfaction
 
 N_ROWS = 9
 row_pairs = st.tuples(st.integers(0, N_ROWS - 1), st.integers(0, N_ROWS - 1)).filter(
@@ -117,3 +118,26 @@ def test_consistent_pairs_are_returned_as_they_are_and_no_chain_is_searched(monk
     pairs.require_consistent()
     assert pairs.drop_conflicts() is pairs
     assert pairs.drop_conflicts().n_duplicates == 1
+
+
+def test_an_answer_that_says_nothing_proves_nothing():
+    pairs = Constraints.from_pairs([(0, 1), (1, 2), (2, 3)], [(0, 2), (5, 6)], value=[1, 1, 0.5, 0.5, 0])
+    assert not pairs.conflicts()
+    assert pairs.components().n_components == 4  # 0 1 2, 3, 5, 6
+    assert [(p.left, p.right, p.is_must_link) for p in pairs.closure()[5:]] == [(0, 2, True)]
+    assert pairs.summary().n_entailed_must_link == 1
+    assert pairs.proved_groups().n_groups == 2
+    assert pairs.informative_pairs(3) == 5
+    assert pair_satisfaction([0, 0, 0, 0, 0, 1, 1], pairs).cannot_link == 0.0
+
+
+def test_the_suspect_of_a_contradiction_is_one_that_is_to_be_taken_back(monkeypatch):
+    # Both must-links are in both contradictions; the second weighs less.
+    pairs = Constraints.from_pairs(
+        [(0, 1), (1, 2)], [(0, 2), (0, 2)], must_link_weight=[1, 0.5], by=["cyd", "cyd", "ann", "bob"]
+    )
+    assert pairs.conflicts().take_back().tolist() == [1]
+    assert [conflict.suspect for conflict in pairs.conflicts()] == [(1, 2), (1, 2)]
+    assert "most likely wrong: must-link (1, 2)" in str(pairs.conflicts())
+    monkeypatch.setattr(conflicts, "FEW_PAIRS", 3)
+    assert [conflict.suspect for conflict in pairs.conflicts()] == [None, None]

@@ -89,6 +89,16 @@ def test_repeated_answer_is_kept_once_and_counted(put):
     assert (len(pairs), pairs.n_duplicates, pairs.by.tolist()) == (1, 1, ["ann"])
 
 
+def test_a_pair_of_which_nobody_could_tell_has_the_value_one_half(put):
+    unsure = answer(0, kind="pair", left=5, right=2) | {"answer": "unsure"}
+    skipped = answer(1, kind="pair", left=5, right=3) | {"answer": "skip"}
+    pairs = Constraints.read(put(HEADER, unsure, skipped, answer(2, (3, 7, 1))))
+    assert pairs.value.tolist() == [0.5, 1.0]
+    assert (pairs.left[0], pairs.right[0], pairs.by[0]) == (5, 2, "ann")
+    with pytest.raises(InvalidConstraintsError, match="line 2 is not part of a record"):
+        Constraints.read(put(HEADER, unsure | {"left": "x"}))
+
+
 def test_the_same_answer_of_two_people_is_two_answers(put):
     pairs = Constraints.read(put(HEADER, answer(0, (1, 2, 1)), answer(1, (2, 1, 1), by="bob")))
     assert (len(pairs), pairs.n_duplicates, pairs.by.tolist()) == (2, 0, ["ann", "bob"])

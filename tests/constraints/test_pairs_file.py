@@ -240,7 +240,7 @@ HEAD = "left,right,link\n0,1,ml\n"
         (HEAD + "4,,ml\n", r"pairs\.csv row 3 holds ''"),
         (HEAD + "4,99999999999999999999,ml\n", r"pairs\.csv row 3 holds '9999"),
         (HEAD + "4,5,maybe\n", r"pairs\.csv row 3 has the link 'maybe'; it must be must-link"),
-        (HEAD + "4,5,0.7\n", r"pairs\.csv row 3 has the link '0\.7'; .* goes into a column value"),
+        (HEAD + "4,5,1.7\n", r"pairs\.csv row 3 has the link '1\.7'; .* or a number from 0"),
         (HEAD + "\n4,5\n", r"pairs\.csv row 4 has 2 values, but the header names 3 columns"),
         (HEAD + "4,5,ml,9\n", r"pairs\.csv row 3 has 4 values"),
         (HEAD.encode() + b"4,5,\xff\n", r"pairs\.csv row 3 is not text in UTF-8"),

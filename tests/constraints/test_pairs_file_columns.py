@@ -87,9 +87,32 @@ def test_columns_of_other_types_in_json_and_parquet(tmp_path):
     assert Constraints.read(tmp_path / "pairs.jsonl").by.tolist() == ["ann", ""]
 
 
+def test_a_link_may_be_a_number_or_unsure(read):
+    pairs = read("left,right,link,weight\n0,1,0.8,2\n2,3,1,1\n4,5,.2,1\n6,7,0,1\n8,9, Unsure ,1\n1,9,0.5,1\n")
+    assert pairs.value.tolist() == [0.8, 1.0, 0.2, 0.0, 0.5, 0.5]
+    assert pairs.is_must_link.tolist() == [True, True, False, False, False, False]
+    assert pairs.weight.tolist() == [2.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert pairs.is_decided.tolist() == [True, True, True, True, False, False]
+    both = read("left,right,link,value\n0,1,0.8,\n2,3,ml,0.9\n4,5,0.3,0.3\n")
+    assert both.value.tolist() == [0.8, 0.9, 0.3]
+
+
+def test_graded_links_in_parquet(tmp_path):
+    pq.write_table(
+        pa.table({"left": [0, 2], "right": [1, 3], "link": [0.25, 1.0]}), tmp_path / "pairs.parquet"
+    )
+    assert Constraints.read(tmp_path / "pairs.parquet").value.tolist() == [0.25, 1.0]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("left,right,link\n0,1,1.5\n", "row 2 has the link '1.5'; .* a number from 0 "),
+        ("left,right,link\n0,1,nan\n", "row 2 has the link 'nan'"),
+        (
+            "left,right,link,value\n0,1,ml,1\n2,3,0.8,0.6\n",
+            "row 3 has the link 0.8 and the value 0.6; leave one",
+        ),
         ("left,right,link,value\n0,1,ml,1\n2,3,ml,much\n", r"row 3 has value 'much'; a value must be a num"),
         ("left,right,link,value\n0,1,ml,1.5\n", r"pairs\.csv row 2 has value 1\.5; .* between 0 \(surely"),
         ("left,right,link,value\n0,1,ml,nan\n", r"row 2 has value nan"),
@@ -130,8 +153,8 @@ def test_warnings_point_at_the_caller(read):
 
 
 def test_pairs_without_an_answer_are_left_out_and_counted(read):
-    text = "left,right,link\n0,1,ml\n2,3,\n,,unsure\n4,5, SKIP \n4,x,\n6,7,cl\n"
-    with pytest.warns(ConstraintWarning, match="4 of 6 pairs left out, because their link is blank, unsure"):
+    text = "left,right,link\n0,1,ml\n2,3,\n,,skip\n4,5, SKIP \n4,x,\n6,7,cl\n"
+    with pytest.warns(ConstraintWarning, match="4 of 6 pairs left out, because their link is blank or skip"):
         pairs = read(text)
     assert pairs.source_row.tolist() == [2, 7]
     assert pairs.left.tolist() == [0, 6]

@@ -17,22 +17,25 @@ SAVING, ROUTES = "tests/estimators/test_saving.py", "tests/fuzz/test_routes.py"
 #: The beginning of each sentence, and the tests that hold it.
 TESTS = {
     "It is data": [
-        f"{FILES}::test_an_odd_npy_header_is_refused",
-        f"{API}::test_bad_uploads_are_one_sentence",
+        "tests/files/test_data_is_data.py::test_what_a_file_says_is_neither_done_nor_opened",
     ],
     "A damaged or hostile one": [
         f"{FILES}::test_a_sparse_matrix_that_points_outside_is_refused",
         f"{FUZZ}::test_altered_files_give_a_result_or_an_error_of_ours",
+        f"{API}::test_bad_uploads_are_one_sentence",
     ],
     "It cannot take memory": [
         f"{FILES}::test_what_unpacks_to_too_much_is_refused_while_it_is_unpacked",
         f"{FILES}::test_parquet_and_zip_bombs_are_refused_before_they_are_read",
         f"{FILES}::test_too_many_columns_are_counted_before_they_are_read",
+        f"{FILES}::test_short_lines_that_take_far_more_memory_than_they_are_long_are_counted",
+        "tests/files/test_parquet_files.py::"
+        "test_a_dictionary_that_stays_one_in_memory_counts_as_often_as_it_is_copied",
         "tests/files/test_parquet_files.py::test_a_long_text_that_stands_in_every_row_is_refused",
         "tests/files/test_parquet_files.py::test_rows_of_a_part_are_counted_before_they_are_read",
     ],
     "What an error repeats": [f"{FILES}::test_what_is_quoted_from_a_file_is_short"],
-    "It can be wrong": [f"{SAVING}::test_a_loaded_model_can_be_saved_again"],
+    "It can be wrong": [f"{ALTERED}::test_who_can_write_a_model_decides_what_it_says"],
     "It cannot run code": [
         f"{SAVING}::test_a_damaged_model_is_refused_and_nothing_executed",
         f"{SAVING}::test_pickled_weights_are_not_executed_even_with_a_right_digest",
@@ -52,6 +55,7 @@ TESTS = {
     "Two writers": [
         f"{ALTERED}::test_readers_of_a_model_that_is_saved_again_and_again_never_fail",
         "tests/files/test_atomic_write.py::test_a_folder_is_exchanged_in_one_step",
+        f"{SAVING}::test_a_model_whose_save_was_killed_between_the_last_steps_loads",
     ],
     "A damaged one is refused": [
         "tests/app/test_database.py::test_a_damaged_project_is_refused_with_a_sentence_that_names_it",
@@ -60,10 +64,15 @@ TESTS = {
     "It does not keep": [
         "tests/app/test_database.py::test_a_damaged_project_stands_beside_the_others_in_the_list"
     ],
-    "Without the token": [f"{ROUTES}::test_strangers_get_nothing_from_any_route"],
+    "Without the token": [
+        f"{ROUTES}::test_strangers_get_nothing_from_any_route",
+        f"{API}::test_a_password_lets_people_in",
+        f"{API}::test_a_proxy_says_who_it_is",
+    ],
     "No request, whatever": [f"{ROUTES}::test_replies_are_as_described"],
     "No request reads": [
         f"{API}::test_only_ids_of_projects_reach_the_disk",
+        f"{ROUTES}::test_no_request_writes_outside_of_the_projects",
         f"{API}::test_a_page_file_outside_of_the_page_is_not_served",
     ],
     "What it leaves behind": [

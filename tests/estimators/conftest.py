@@ -14,7 +14,7 @@ from spherepair.training.pretraining import JointPretraining
 QUICK = {
     "hidden_dims": (32,),
     "pretraining": JointPretraining(epochs=2, min_steps=2),
-    "max_epochs": 8,
+    "max_epochs": 4,
     "schedule": Schedule(min_steps=4),
     "random_state": 0,
     "progress": False,

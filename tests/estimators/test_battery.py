@@ -28,7 +28,7 @@ from spherepair.errors import (
 from spherepair.estimators import ESTIMATORS
 from spherepair.estimators.method_families import AssigningClusterer, EmbeddingClusterer
 from spherepair.terms import row_terms
-from spherepair.terms.row_terms import nearest_neighbors
+from spherepair.terms.neighbor_search import nearest_neighbors
 from spherepair.training.batches import Batches
 from spherepair.training.optimization import PaperRule, StableLabels
 

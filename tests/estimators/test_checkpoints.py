@@ -114,7 +114,7 @@ def _assert_same(one: SpherePair, other: SpherePair) -> None:
             assert mine[name] == pytest.approx(theirs[name], rel=1e-4, abs=1e-7)
 
 
-STOPS = [
+STACKED_STOPS = [
     ("pretraining layer 1", 1),
     ("pretraining layer 1", 3),
     ("pretraining layer 2", 1),
@@ -125,32 +125,41 @@ STOPS = [
     ("pairs", 2),
     ("pairs", 8),
 ]
+JOINT_STOPS = [("pretraining", 2), ("pretraining", 5), ("pairs", 3), ("pairs", 6)]
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_an_interrupted_fit_loses_one_epoch_at_most(
-    stop: Any, undisturbed: Any, X: Any, pairs: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    ("parameters", "stops"), [(STACKED, STACKED_STOPS), (JOINT, JOINT_STOPS)], ids=["stacked", "joint"]
+)
+def test_a_fit_interrupted_again_and_again_loses_one_epoch_each_time_at_most(
+    parameters: Any, stops: Any, undisturbed: Any, X: Any, pairs: Any, tmp_path: Path
 ) -> None:
-    whole, seen = undisturbed(**STACKED)
-    first, rest = Recorder(stop), Recorder()
-    with pytest.raises(KeyboardInterrupt):
-        SpherePair(progress=first, **STACKED).fit(X, constraints=pairs, checkpoint=tmp_path)
-    resumed = SpherePair(progress=rest, **STACKED).fit(X, constraints=pairs, checkpoint=tmp_path)
-    assert first.seen[:-1] + rest.seen == seen
+    whole, seen = undisturbed(**parameters)
+    trained = []
+    for stop in stops:
+        recorder = Recorder(stop)
+        with pytest.raises(KeyboardInterrupt):
+            SpherePair(progress=recorder, **parameters).fit(X, constraints=pairs, checkpoint=tmp_path)
+        trained += recorder.seen[:-1]
+    rest = Recorder()
+    resumed = SpherePair(progress=rest, **parameters).fit(X, constraints=pairs, checkpoint=str(tmp_path))
+    assert trained + rest.seen == seen
     _assert_same(resumed, whole)
 
 
-@pytest.mark.parametrize("epoch", [2, 11, 21, 24])
 def test_neighbors_pseudo_pairs_and_averages_go_on_where_they_stopped(
-    epoch: int, everything: SpherePair, X: Any, pairs: Any, tmp_path: Path
+    everything: SpherePair, X: Any, pairs: Any, tmp_path: Path
 ) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        SpherePair(progress=Recorder(("pairs", epoch)), **EVERYTHING).fit(
-            X, constraints=pairs, checkpoint=tmp_path
-        )
+    """One fit that is interrupted before each of the terms enters, and after."""
+    trained = []
+    for epoch in (2, 11, 21, 24):
+        recorder = Recorder(("pairs", epoch))
+        with pytest.raises(KeyboardInterrupt):
+            SpherePair(progress=recorder, **EVERYTHING).fit(X, constraints=pairs, checkpoint=tmp_path)
+        trained += recorder.seen[:-1]
     rest = Recorder()
     resumed = SpherePair(progress=rest, **EVERYTHING).fit(X, constraints=pairs, checkpoint=tmp_path)
-    assert rest.seen[0] == ("pairs", epoch)
+    assert [epoch for stage, epoch in trained + rest.seen if stage == "pairs"] == list(range(1, 25))
     _assert_same(resumed, everything)
 
 
@@ -197,16 +206,6 @@ def test_a_checkpoint_holds_what_the_terms_have_seen(X: Any, pairs: Any, tmp_pat
     assert not any("network" in name for name in names)
     table = tensors["objective.further.neighbors.table"]
     assert (table[:, 1:] != table[:, :1]).all()
-
-
-def test_a_fit_may_be_interrupted_again_and_again(
-    undisturbed: Any, X: Any, pairs: Any, tmp_path: Path
-) -> None:
-    whole, _ = undisturbed(**JOINT)
-    for stop in [("pretraining", 2), ("pretraining", 5), ("pairs", 3), ("pairs", 6)]:
-        with pytest.raises(KeyboardInterrupt):
-            SpherePair(progress=Recorder(stop), **JOINT).fit(X, constraints=pairs, checkpoint=tmp_path)
-    _assert_same(SpherePair(**JOINT).fit(X, constraints=pairs, checkpoint=str(tmp_path)), whole)
 
 
 def test_a_finished_fit_is_not_trained_again(X: Any, pairs: Any, tmp_path: Path) -> None:

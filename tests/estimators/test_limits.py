@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from spherepair import Constraints, Schedule, SpherePair, Terms
 from spherepair.baselines import CIDEC, DCGMM, SDEC, AutoEmbedder, VanillaDCC, VolMaxDCC
-from spherepair.errors import ConstraintWarning, InvalidParameterError, SpherePairWarning
+from spherepair.errors import (
+    ConstraintWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    SpherePairWarning,
+)
 from spherepair.training.pretraining import JointPretraining
 
 BRIEF = {"hidden_dims": (8,), "pretraining": None, "max_epochs": 2, "progress": False, "random_state": 0}
@@ -110,3 +116,11 @@ def test_no_method_draws_from_the_global_generator(method: Any, settings: Any, X
     common = {"hidden_dims": (8,), "max_epochs": 1, "progress": False, "random_state": 0}
     method(3, **(common | settings)).fit(X, constraints=pairs)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.filterwarnings("ignore::spherepair.errors.ConstraintWarning")
+@pytest.mark.parametrize("method", [SpherePair, VanillaDCC])
+def test_a_network_for_too_many_columns_is_refused_before_it_is_made(method: Any) -> None:
+    wide = sparse.csr_matrix((np.ones(3), ([0, 1, 2], [0, 5, 9_999_999])), shape=(3, 10**7))
+    with pytest.raises(InvalidDataError, match=r"GiB, where there are .*; give fewer columns"):
+        method(2, hidden_dims=(60_000,), progress=False).fit(wide)

@@ -9,9 +9,16 @@ import torch
 from sklearn.cluster import KMeans
 
 from spherepair import Schedule, SpherePair, Terms
-from spherepair.baselines import AutoEmbedder
+from spherepair.baselines import AutoEmbedder, VolMaxDCC
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
-from spherepair.training.optimization import StableLabels
+from spherepair.training.optimization import (
+    FixedEpochs,
+    PaperRule,
+    ReleasedCodeRule,
+    SettledRule,
+    StableLabels,
+)
+from spherepair.training.pretraining import JointPretraining, StackedPretraining
 
 
 def test_more_clusters_than_rows_are_refused(make: Any, X: Any, pairs: Any) -> None:
@@ -20,42 +27,67 @@ def test_more_clusters_than_rows_are_refused(make: Any, X: Any, pairs: Any) -> N
 
 
 INVALID = {
-    "n_clusters": [0, -1, 2.5, "many", None],
+    "n_clusters": [0, -1, 2.5, "many", None, True, "x" * 10**6],
     "embedding_dim": [0, 1.5, "wide"],
-    "hidden_dims": [(0,), (-3, 4), (32.5,), ("a",), "huge", 7],
-    "omega": [0.5, -1.0, "2", np.nan, np.inf],
+    "hidden_dims": [(0,), (-3, 4), (32.5,), ("a",), "huge", 7, np.array(3), np.eye(2)],
+    "omega": [0.5, -1.0, "2", np.nan, np.inf, True],
     "reconstruction_weight": [-0.1, None, np.nan],
     "pretraining": ["stack", 3, True],
     "scaling": ["minmax", None],
     "clustering": ["dbscan", 3, KMeans],
     "terms": ["all", 0.2, {"neighbor_weight": 0.0}, Terms],
     "tail_ratio": [0.0, 1.0, -0.5],
-    "batch_size": [0, 2.5, "auto"],
+    "batch_size": [0, 2.5, "auto", True],
     "max_epochs": [0, 1.5],
     "schedule": ["paper", 20, {"min_steps": 1}],
-    "wrong_answers": ["none", 1.5, -0.1],
+    "wrong_answers": ["none", 1.5, -0.1, False],
     "learning_rate": [0.0, -1e-3, np.inf],
     "stopping": ["never", 5, object()],
     "encoder": ["mlp", 3],
     "device": ["gpu", 3.5],
     "precision": ["float16", None],
-    "random_state": ["zero", -1],
+    "random_state": ["zero", -1, True, float("nan")],
     "progress": ["always", 2.5],
 }
 
 
 INVALID_FIELDS = {
-    (Terms, "must_link_weight"): [0, -1.0, "balanced", None, np.nan, np.inf, True],
+    (Terms, "must_link_weight"): [0, -1.0, "balanced", None, np.nan, np.inf, True, np.array([1, 2])],
     (Terms, "neighbor_weight"): [-0.1, None, np.nan, "auto"],
     (Terms, "pseudo_pair_weight"): [-0.1, "auto", np.inf],
     (Schedule, "min_steps"): [0, 2.5, None, True],
     (Schedule, "reconstruction_rows"): [0, "some", 1.5, None],
     (Schedule, "ema"): ["yes", 0.5, None],
+    (SettledRule, "min_epochs"): [-1, 0.5, "x", None, np.nan, True],
+    (SettledRule, "settled"): [-1.0, "x", None, np.inf],
+    (SettledRule, "patience"): [0, 2.5, [1], np.array([1, 2])],
+    (SettledRule, "stale"): [0, "40"],
+    (SettledRule, "watches"): [None, 3, np.array([1, 2])],
+    (PaperRule, "min_epochs"): [-1, "x"],
+    (PaperRule, "tolerance"): [np.nan, "x"],
+    (PaperRule, "patience"): [0, None],
+    (PaperRule, "watches"): [b"loss"],
+    (ReleasedCodeRule, "min_epochs"): [-1, {}],
+    (ReleasedCodeRule, "watches"): [0],
+    (StableLabels, "min_epochs"): [-1, 1e300],
+    (StableLabels, "tolerance"): [-0.1, np.nan],
+    (StableLabels, "watches"): [()],
+    (FixedEpochs, "watches"): [None],
+    (JointPretraining, "epochs"): [0, 10**9, True, "x"],
+    (JointPretraining, "min_steps"): [0, 2.5],
+    (JointPretraining, "learning_rate"): [-1.0, True, np.nan, 1e300],
+    (JointPretraining, "batch_size"): [0, np.array([1, 2])],
+    (JointPretraining, "warm_up"): [2.0, -0.1, False],
+    (StackedPretraining, "layer_epochs"): [0, None],
+    (StackedPretraining, "epochs"): [0, None],
+    (StackedPretraining, "batch_size"): [0, None],
+    (StackedPretraining, "initial_range"): [np.nan, -1, "x", None, object(), 1e300],
 }
 
 
 def test_every_field_of_the_settings_is_tried_with_invalid_values() -> None:
-    assert {(kind, field.name) for kind in (Terms, Schedule) for field in fields(kind)} == set(INVALID_FIELDS)
+    kinds = (*SpherePair._settings, StackedPretraining)
+    assert {(kind, field.name) for kind in kinds for field in fields(kind)} == set(INVALID_FIELDS)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +105,22 @@ def test_settings_take_numbers_of_numpy() -> None:
     assert Schedule(min_steps=np.int32(3), ema=np.bool_(True)).min_steps == 3
 
 
+@pytest.mark.parametrize("rule", [SettledRule(min_epochs=0), PaperRule(0, patience=1), ReleasedCodeRule(0)])
+def test_rules_without_a_least_number_of_epochs_run_at_least_one(rule: Any) -> None:
+    assert rule.should_stop([]) is False
+
+
+@pytest.mark.parametrize("method", [SpherePair, VolMaxDCC])
+def test_numbers_of_few_bytes_are_the_numbers_that_they_are(method: Any, X: Any, pairs: Any) -> None:
+    """Sums and products of them would begin again below zero."""
+    brief = {"hidden_dims": (8,), "max_epochs": 1, "progress": False, "random_state": 0}
+    found = [
+        method(kind(3), batch_size=kind(100), **brief).fit(X, constraints=pairs).embedding_
+        for kind in (int, np.int8)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
 def test_every_parameter_is_tried_with_invalid_values() -> None:
     assert set(INVALID) == set(SpherePair().get_params())
 
@@ -81,8 +129,9 @@ def test_every_parameter_is_tried_with_invalid_values() -> None:
     ("name", "value"), [(name, value) for name, values in INVALID.items() for value in values]
 )
 def test_an_invalid_parameter_is_named(name: str, value: Any, make: Any, X: Any, pairs: Any) -> None:
-    with pytest.raises(InvalidParameterError, match=name):
+    with pytest.raises(InvalidParameterError, match=name) as caught:
         make().set_params(**{name: value}).fit(X, constraints=pairs)
+    assert len(str(caught.value)) < 400
 
 
 def test_an_encoder_that_does_not_fit_the_table_is_refused(make: Any, X: Any, pairs: Any) -> None:

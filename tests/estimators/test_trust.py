@@ -53,8 +53,8 @@ def test_calibration_changes_no_label(unsure: SpherePair) -> None:
 def test_labels_are_those_of_a_fit_that_does_not_look_at_itself(
     make: Any, X: Any, pairs: Any, fitted: SpherePair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SpherePair, "_rehearse", lambda self, job: None)
-    monkeypatch.setattr(SpherePair, "_assess", lambda self, job, rehearsal=None: None)
+    monkeypatch.setattr(SpherePair, "_hold_out", lambda self, job: None)
+    monkeypatch.setattr(SpherePair, "_assess", lambda self, job, hold_out=None: None)
     blind = make().fit(X, constraints=pairs)
     assert np.array_equal(blind.labels_, fitted.labels_)
     assert np.array_equal(blind.embedding_, fitted.embedding_)
@@ -76,11 +76,11 @@ def test_without_pairs_nothing_is_calibrated(make: Any, X: Any) -> None:
         assert make(max_epochs=1).fit(X).calibration_ is None
 
 
-def test_a_rehearsal_needs_some_pairs_of_both_kinds(
+def test_held_out_pairs_need_to_be_some_pairs_of_both_kinds(
     make: Any, X: Any, pairs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(setting_search, "Rehearsal", lambda *parts: seen.append(parts[0]))
+    monkeypatch.setattr(setting_search, "HoldOut", lambda *parts: seen.append(parts[0]))
     make(max_epochs=8).fit(X, constraints=pairs)
     assert [len(held_out) for held_out in seen] == [75]
     with pytest.warns(match="cannot-links"):

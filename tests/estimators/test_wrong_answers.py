@@ -14,8 +14,10 @@ from sklearn.datasets import make_blobs
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.baselines import CIDEC, DCGMM, AutoEmbedder
+from spherepair.clustering.answer_errors import Judge
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators import judging
+from spherepair.estimators.job import Job
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.batches import PairTensors
 from spherepair.training.pretraining import JointPretraining
@@ -91,6 +93,16 @@ def test_a_given_share_is_believed(data: Any, right: Constraints) -> None:
     assert "weighed pairs" in {record["stage"] for record in model.history_}
 
 
+def _interrupt_at(stage: str, epoch: int) -> Any:
+    """What `progress` is told raises as Ctrl-C does, once that epoch is trained."""
+
+    def stop(state: Any) -> None:
+        if (state.stage, state.epoch) == (stage, epoch):
+            raise KeyboardInterrupt
+
+    return stop
+
+
 def test_small_tables_are_pretrained_further_where_answers_are_wrong(
     data: Any, noisy: Constraints, monkeypatch: Any, tmp_path: Any
 ) -> None:
@@ -107,18 +119,14 @@ def test_small_tables_are_pretrained_further_where_answers_are_wrong(
     assert 900 in steps
     assert "further pretraining" in {record["stage"] for record in model.history_}
 
-    def stop(state: Any) -> None:
-        if state.stage == stage:
-            raise KeyboardInterrupt
-
-    for stage in ("further pretraining", "weighed pairs"):
-        halted = SpherePair(5, **quick | {"progress": stop})
+    for stage in ("further pretraining", "weighed pairs"):  # the same fit, interrupted twice
+        halted = SpherePair(5, **quick | {"progress": _interrupt_at(stage, 1)})
         with pytest.raises(KeyboardInterrupt):
-            halted.fit(data[0], constraints=noisy, checkpoint=tmp_path / stage)
-        resumed = SpherePair(5, **quick).fit(data[0], constraints=noisy, checkpoint=tmp_path / stage)
-        assert np.array_equal(resumed.embedding_, model.embedding_)
-        assert resumed.suspects(None) == model.suspects(None)
-        assert [r["stage"] for r in resumed.history_] == [r["stage"] for r in model.history_]
+            halted.fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    resumed = SpherePair(5, **quick).fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    assert np.array_equal(resumed.embedding_, model.embedding_)
+    assert resumed.suspects(None) == model.suspects(None)
+    assert [r["stage"] for r in resumed.history_] == [r["stage"] for r in model.history_]
 
 
 def test_with_time_for_it_a_draft_comes_before_the_second_training_and_can_be_interrupted(
@@ -130,21 +138,21 @@ def test_with_time_for_it_a_draft_comes_before_the_second_training_and_can_be_in
     model = SpherePair(5, **quick).fit(data[0], constraints=noisy)
     stages = [record["stage"] for record in model.history_]
     assert stages.count("weighed pairs, draft") == 6
-    draft_ends, begins = (model.history_[stages.index("weighed pairs") + k]["loss"] for k in (-1, 0))
-    assert draft_ends < begins  # from the pretrained weights again
+    first, again = (
+        model.history_[stages.index(name)]["loss"] for name in ("weighed pairs, draft", "weighed pairs")
+    )
+    assert again > 0.5 * first  # from the pretrained weights again; what the draft has learned leaves a fifth
     assert np.mean(model.pair_weights_[wrong] < 0.5) > 0.9
 
-    def stop(state: Any) -> None:
-        if (state.stage, state.epoch) == last:
-            raise KeyboardInterrupt
-
-    for last in (("weighed pairs, draft", 3), ("weighed pairs, draft", 6), ("weighed pairs", 1)):
-        folder = tmp_path / f"{last}"
+    # The same fit, interrupted three times. An epoch that is halted is not in the checkpoint: of the last
+    # two, one holds the whole draft, one more.
+    for place in (("weighed pairs, draft", 3), ("weighed pairs", 1), ("weighed pairs", 3)):
+        halted = SpherePair(5, **quick | {"progress": _interrupt_at(*place)})
         with pytest.raises(KeyboardInterrupt):
-            SpherePair(5, **quick | {"progress": stop}).fit(data[0], constraints=noisy, checkpoint=folder)
-        resumed = SpherePair(5, **quick).fit(data[0], constraints=noisy, checkpoint=folder)
-        assert np.array_equal(resumed.embedding_, model.embedding_)
-        assert [r["stage"] for r in resumed.history_] == stages
+            halted.fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    resumed = SpherePair(5, **quick).fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    assert np.array_equal(resumed.embedding_, model.embedding_)
+    assert [r["stage"] for r in resumed.history_] == stages
 
 
 def test_the_protocol_of_the_paper_judges_nothing() -> None:
@@ -304,3 +312,35 @@ def test_neighbors_are_those_of_the_rows_in_pairs(monkeypatch: pytest.MonkeyPatc
     found = judging._neighbors_of(x, lines, torch.Generator().manual_seed(0))
     distance = torch.cdist(x, x).fill_diagonal_(torch.inf)[lines]
     assert torch.equal(found, distance.argsort(dim=1)[:, : judging.N_WITNESSES])
+
+
+def test_rows_in_pairs_beyond_a_sample_have_neighbors_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, noisy: Constraints
+) -> None:
+    """Neighbors of clear clusters are rows of the same cluster; those of the row beside it are not."""
+    judges: list[Judge] = []
+
+    def keep(*arguments: Any) -> Judge:
+        judges.append(Judge(*arguments))
+        return judges[-1]
+
+    X, y = make_blobs(500, centers=5, n_features=6, cluster_std=0.1, random_state=3)
+    monkeypatch.setattr("spherepair.terms.row_terms.MAX_ROWS", 60)
+    monkeypatch.setattr(judging, "Judge", keep)
+    SpherePair(5, **FAST | {"max_epochs": 1}).fit(X, constraints=noisy)
+    ends = np.unique([noisy.left, noisy.right])
+    assert len(ends) > 400
+    neighbors = judges[0].asked[judges[0].witnesses.neighbors]
+    assert (y[neighbors] == y[ends][:, None]).mean() > 0.95
+
+
+def test_an_answer_that_says_nothing_is_trained_on_and_is_no_evidence(data: Any, noisy: Constraints) -> None:
+    value = np.where(np.arange(500) < 60, 0.5, noisy.is_must_link)
+    unsure = Constraints.from_arrays(
+        noisy.left, noisy.right, noisy.is_must_link & (value != 0.5), value=value
+    )
+    model = SpherePair(5, **FAST).fit(data[0], constraints=unsure)
+    assert (model.pair_weights_[:60] == 1.0).all()
+    assert all(suspect.source_row >= 60 for suspect in model.suspects(None))
+    assert len(Job(None, unsure, None, None).trusted) == 440
+    assert PairTensors.of(unsure).weight[:60].tolist() == [0.5] * 60

@@ -8,7 +8,8 @@ import pytest
 
 from spherepair import Constraints, SpherePair
 from spherepair.errors import InvalidDataError
-from spherepair.files.arrow_rows import widen
+from spherepair.files import arrow_rows
+from spherepair.files.arrow_rows import side_by_side, widen
 
 rng = np.random.default_rng(0)
 y = np.arange(120) % 3
@@ -28,6 +29,23 @@ def model() -> SpherePair:
     return SpherePair(3, hidden_dims=(8,), pretraining=None, max_epochs=2, batch_size=64, random_state=0).fit(
         table, constraints=pairs
     )
+
+
+@pytest.mark.parametrize("entries", [1, 8, 10**6])
+def test_columns_become_rows_however_many_are_turned_together(
+    entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_rows, "_TURNED_ENTRIES", entries)
+    blocks = [np.arange(7), X[:7, :2], X[:7, 3], np.arange(14).reshape(7, 2) > 3]
+    found = side_by_side(blocks)
+    np.testing.assert_array_equal(found, np.column_stack(blocks))
+    assert found.dtype == np.column_stack(blocks).dtype
+    assert found.flags.c_contiguous
+    assert found.flags.writeable
+
+
+def test_one_column_of_numbers_is_one_feature() -> None:
+    assert widen(pa.table({"a": [1.0, 2.0]}))[0].tolist() == [[1.0], [2.0]]
 
 
 def test_a_column_of_vectors_is_one_feature_for_each_entry(model: SpherePair) -> None:

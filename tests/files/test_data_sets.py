@@ -1,5 +1,6 @@
 """Files of a data set read batch by batch: csv files too are never in memory as a whole."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from spherepair.errors import InvalidDataError
 from spherepair.files import csv_files, data_sets
-from spherepair.files.data_sets import Needs, RowBatch, open_data_file
+from spherepair.files.data_sets import Needs, RowBatch, open_data_file, read_ahead
 from spherepair.files.data_tables import read_table
 from spherepair.files.places import find_files
 
@@ -46,6 +47,37 @@ def table() -> pa.Table:
     # Begins with whole numbers and goes on with fractions.
     a = np.where(np.arange(N_ROWS) < 200, 3.0, 0.25)
     return pa.table({"id": names, "a": a, "b": rng.normal(size=N_ROWS), "note": ["x\ny"] * N_ROWS})
+
+
+def test_reading_is_one_batch_ahead_and_ends_with_whoever_asks() -> None:
+    seen: list[int] = []
+
+    def count() -> Iterator[int]:
+        try:
+            for number in range(10):
+                seen.append(number)
+                yield number
+        finally:
+            seen.append(-1)
+
+    source = count()
+    found = read_ahead(source)
+    assert next(found) == 0
+    found.close()
+    assert seen == [0, 1]
+    source.close()
+    assert seen == [0, 1, -1]
+
+
+def test_what_goes_wrong_ahead_is_raised_in_its_place() -> None:
+    def fail() -> Iterator[int]:
+        yield 1
+        raise InvalidDataError("the second batch is damaged.")
+
+    found = read_ahead(fail())
+    assert next(found) == 1
+    with pytest.raises(InvalidDataError, match="the second batch is damaged"):
+        next(found)
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from spherepair.errors import InvalidDataError
 from spherepair.files import parquet_files, untrusted
 from spherepair.files.columns import PARQUET_SUFFIXES, open_columns
 from spherepair.files.data_sets import Needs, open_data_file
+from spherepair.files.data_tables import read_rows, read_table
 from spherepair.files.parquet_files import page_sizes
 from spherepair.files.places import find_files
 
@@ -71,6 +73,16 @@ def test_pages_are_counted_as_they_are(tmp_path):
     assert found.n_texts == 10_000
     assert 120_000 < found.n_bytes < 180_000
     assert found.most_bytes == 160_000
+
+
+def test_a_description_is_read_once_however_many_parts_a_file_has(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"n": np.arange(1000.0)}), path, row_group_size=100)
+    opened, before = open_data_file(find_files(path)[0]), parquet_files._described_chunks.cache_info()
+    for group in range(10):
+        assert [len(batch.X) for batch in opened.batches(Needs(), (group, group + 1))] == [100]
+    after = parquet_files._described_chunks.cache_info()
+    assert (after.misses - before.misses, after.hits - before.hits) == (1, 9)
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -181,3 +193,80 @@ def test_a_page_longer_than_its_column_is_refused_before_room_is_made_for_it() -
     path = Path(__file__).parents[1] / "fuzz/corpus/parts/page_longer_than_its_column.parquet"
     with path.open("rb") as stream, pytest.raises(ValueError, match="longer than its column"):
         page_sizes(stream, pq.read_metadata(path), {"a"})
+
+
+def test_a_dictionary_that_stays_one_in_memory_counts_as_often_as_it_is_copied(tmp_path, monkeypatch):
+    for module in (parquet_files, untrusted):
+        monkeypatch.setattr(module, "UNPACKED_BYTES", 2**20)
+    words = pa.array([f"{n:06}" + "z" * 1000 for n in range(400)])
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), words)
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "word": coded}), file, compression="zstd")
+    with pytest.raises(InvalidDataError, match="bytes when it is unpacked"):
+        read_table(file, mixed=True)
+    with pytest.raises(InvalidDataError, match="bytes in one page"):
+        list(open_data_file(find_files(file)[0]).batches(Needs(mixed=True)))
+
+
+ODD_TIMES = {
+    "too late": pa.array([2**62] * 3, pa.timestamp("us")),
+    "days too many": pa.array([2**31 - 1] * 3, pa.date32()),
+    "too long": pa.array([2**62] * 3, pa.duration("s")),
+    "nowhere": pa.array([2**40] * 3, pa.timestamp("us", tz="Mars/Phobos")),
+}
+
+
+@pytest.mark.parametrize("case", ODD_TIMES)
+def test_times_that_python_has_no_name_for_are_refused(tmp_path, case):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "when": ODD_TIMES[case]}), file)
+    with pytest.raises(InvalidDataError, match="column 'when' holds no time"):
+        read_table(file, mixed=True)
+    with pytest.raises(InvalidDataError, match="column 'when' holds no time"):
+        list(open_data_file(find_files(file)[0]).batches(Needs(mixed=True)))
+    assert read_table(file, drop=["when"]).n_rows == 3
+
+
+def test_columns_of_a_wide_part_are_looked_up_once_and_named_in_part(tmp_path):
+    """Twenty thousand columns took a minute: every name was looked for among all others."""
+    names, file = [f"{n}{'x' * 200}" for n in range(8000)], tmp_path / "rows.parquet"
+    pq.write_table(pa.table([[1.0, 2.0]] * len(names), names=names), file, compression="zstd")
+    opened, started = open_data_file(find_files(file)[0]), time.process_time()
+    opened.check(Needs(mixed=True))
+    assert time.process_time() - started < 2
+    with pytest.raises(InvalidDataError, match=r"has no column 'id'; it has .* and 7992 more") as caught:
+        opened.check(Needs(mixed=True, id_column="id"))
+    assert len(str(caught.value)) < 1000
+
+
+def test_times_of_a_day_are_read_to_the_microsecond(tmp_path):
+    """With nanoseconds pandas refuses them, which ended in a fault of ours."""
+    file, times = tmp_path / "rows.parquet", pa.array([1, 2000, 3001], pa.time64("ns"))
+    pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "at": times}), file)
+    assert [time.microsecond for time in read_table(file, mixed=True).X["at"].to_pylist()] == [0, 2, 3]
+    (batch,) = open_data_file(find_files(file)[0]).batches(Needs(mixed=True))
+    assert batch.X["at"].type == pa.time64("us")
+
+
+ODD_IDS = {
+    "objects": pa.array([{"a": 1}] * 3),
+    "lists": pa.array([[1]] * 3),
+    "bytes that are no text": pa.array([b"\xff"] * 3),
+}
+
+
+@pytest.mark.parametrize("case", ODD_IDS)
+def test_ids_that_are_neither_numbers_nor_texts_are_refused(tmp_path, case):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "id": ODD_IDS[case]}), file)
+    for read in (read_table, read_rows):
+        with pytest.raises(InvalidDataError, match="cannot use the ID column 'id' of type"):
+            read(file, id_column="id")
+    with pytest.raises(InvalidDataError, match="cannot use the ID column 'id' of type"):
+        list(open_data_file(find_files(file)[0]).batches(Needs(id_column="id")))
+
+
+def test_ids_in_bytes_are_texts(tmp_path):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "id": pa.array([b"x", b"y"])}), file)
+    assert read_table(file, id_column="id").ids.to_pylist() == ["x", "y"]

@@ -49,6 +49,10 @@ BROKEN = {
     "a negative shape": ({"shape": np.array([-2, 3])}, "negative or too large"),
     "a shape of three": ({"shape": np.array([2, 3, 4])}, "two whole numbers"),
     "an unknown format": ({"format": np.array("dok")}, "its format is none of"),
+    "a format whose values are no rows": (
+        {"format": np.array("dia"), "data": np.eye(3)},
+        "its format is none",
+    ),
     "blocks that do not fill it": ({"format": np.array("bsr"), "data": np.ones((3, 2, 2))}, "blocks"),
     "values that are text": ({"data": np.array(["a", "b", "c"])}, "not as long"),
 }
@@ -59,6 +63,21 @@ def test_a_sparse_matrix_that_points_outside_is_refused(case: str, tmp_path: Pat
     changed, reason = BROKEN[case]
     np.savez(tmp_path / "rows.npz", **parts(**changed))
     with pytest.raises(InvalidDataError, match=rf"rows\.npz cannot be read as .*{reason}"):
+        read_table(tmp_path / "rows.npz")
+
+
+@pytest.mark.parametrize("kind", ["dia", "coo"])
+def test_the_values_of_another_format_are_not_taken_for_rows(kind: str, tmp_path: Path) -> None:
+    sparse.save_npz(tmp_path / "rows.npz", MATRIX.asformat(kind))
+    with pytest.raises(
+        InvalidDataError, match=r"its format is none of csr, csc, bsr; save the matrix\.tocsr"
+    ):
+        read_table(tmp_path / "rows.npz")
+
+
+def test_columns_of_a_sparse_archive_are_counted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", **parts(shape=np.array([2, 2**40])))
+    with pytest.raises(InvalidDataError, match="more than 10,000,000 columns"):
         read_table(tmp_path / "rows.npz")
 
 
@@ -167,7 +186,7 @@ def test_what_unpacks_to_too_much_is_refused_while_it_is_unpacked(
         "pairs.csv.gz": b"left,right,link\n",
         "record.jsonl.gz": b'{"format": "spherepair answers", "version": 1}\n',
     }
-    path = pairs_file(tmp_path, starts.get(name, b"") + b"\n" * 1_000_000, name)
+    path = pairs_file(tmp_path, starts.get(name, b"") + b" " * 1_000_000, name)
     with pytest.raises(InvalidConstraintsError, match=r"more than 100,000 bytes .* SPHEREPAIR_LIMITS"):
         Constraints.read(path)
     monkeypatch.setenv("SPHEREPAIR_LIMITS", "20")
@@ -175,6 +194,35 @@ def test_what_unpacks_to_too_much_is_refused_while_it_is_unpacked(
         assert len(Constraints.read(path)) == 0
     except InvalidConstraintsError as error:
         assert "SPHEREPAIR_LIMITS" not in str(error)  # noqa: PT017
+
+
+SHORT_LINES = {
+    "pairs.csv.gz": (b"left,right,link\n", b"0,1,must\n", 600),
+    "pairs.jsonl.gz": (b"", b'{"left":0,"right":1,"link":"must"}\n', 200),
+    "pairs.ndjson.jsonl.gz": (b"", b"{}\n", 350),
+    "lists.jsonl.gz": (b'{"left":', b"[],", 400),
+    "lines.jsonl.gz": (b"", b"\n", 600),
+}
+
+
+@pytest.mark.parametrize("name", SHORT_LINES)
+def test_short_lines_that_take_far_more_memory_than_they_are_long_are_counted(
+    name: str, small_limits: None, tmp_path: Path
+) -> None:
+    header, line, count = SHORT_LINES[name]
+    (tmp_path / name).write_bytes(gzip.compress(header + line * count))
+    assert len(header + line * count) < 100_000
+    with pytest.raises(InvalidConstraintsError, match="more than 100,000 bytes when it is unpacked"):
+        Constraints.read(tmp_path / name)
+
+
+def test_pairs_that_stand_in_a_file_once_are_counted(small_limits: None, tmp_path: Path) -> None:
+    count = 1000
+    zeros = np.zeros(count, np.int8)
+    columns = {"left": zeros, "right": zeros + 1, "link": zeros == 0}
+    pq.write_table(pa.table(columns), tmp_path / "pairs.parquet", compression="zstd")
+    with pytest.raises(InvalidConstraintsError, match="bytes when it is unpacked"):
+        Constraints.read(tmp_path / "pairs.parquet")
 
 
 @pytest.mark.usefixtures("small_limits")

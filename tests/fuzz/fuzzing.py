@@ -80,11 +80,15 @@ def corpus() -> list[tuple[str, dict[str, bytes]]]:
     return found
 
 
+class HangError(KeyboardInterrupt):
+    """An input takes too long; readers take everything but an interruption for a damaged file."""
+
+
 def work(target: str, seed: int, seconds: float, memory: int, folder: Path, pipe: Any) -> None:
     """Read inputs until the time is over; runs in a process of its own."""
 
     def too_long(*_: object) -> None:
-        raise TimeoutError(f"longer than {LONGEST} s")
+        raise HangError(f"longer than {LONGEST} s")
 
     signal.signal(signal.SIGALRM, too_long)
     started, counts = time.monotonic(), Counter[str]()

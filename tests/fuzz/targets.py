@@ -69,7 +69,10 @@ def data_seeds() -> list[dict[str, bytes]]:
     text = "id,a,b\n" + "".join(f"r{n},{n / 7},{n % 3}\n" for n in range(20))
     matrix = sparse.csr_matrix(X * (X > 0))
     svmlight = "".join(f"1 1:{n} 3:{n / 2}\n" for n in range(20))
-    table = pa.table({"id": [f"r{n}" for n in range(20)], "a": np.arange(20.0), "b": np.arange(20)})
+    columns = {"id": [f"r{n}" for n in range(20)], "a": np.arange(20.0), "b": np.arange(20)}
+    table = pa.table(columns)
+    days = pa.array(np.arange(20) * 10**6, pa.timestamp("ms"))
+    others = table.append_column("when", days).append_column("word", table["id"].dictionary_encode())
     return [
         {"rows.csv": text.encode()},
         {"rows.csv": text.replace(",", ";").replace(".", ",").encode()},
@@ -82,6 +85,7 @@ def data_seeds() -> list[dict[str, bytes]]:
         {"rows.npz": _bytes_of(lambda file: sparse.save_npz(file, matrix.tocsc(), compressed=False))},
         {"rows.svmlight": svmlight.encode()},
         {"rows.parquet": _bytes_of(lambda file: pq.write_table(table, file))},
+        {"rows.parquet": _bytes_of(lambda file: pq.write_table(others, file))},
         {"rows.xlsx": _workbook()},
     ]
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("schemathesis")
 
-from tests.app.conftest import TOKEN, client, home, project, without_training  # noqa: F401
+from tests.app.conftest import TOKEN, as_person, client, home, project, topic_texts, without_training  # noqa: F401
 from tests.fuzz.routes import try_routes
+from tests.fuzz.uploads import zip_of_pictures
 
 from spherepair.app.projects import Projects
 
@@ -45,3 +49,21 @@ def test_every_change_needs_the_csrf_value(client: Any, project: str) -> None:  
     for method, path in every_route(client, project):
         if method != "get":
             assert client.request(method, path).status_code == 403, (method, path)
+
+
+def test_no_request_writes_outside_of_the_projects(client: Any, home: Projects, tmp_path: Path) -> None:  # noqa: F811
+    texts = "text\n" + "".join(f"{text}\n" for text in topic_texts(30)[0])
+    pictures = io.BytesIO(zip_of_pictures("PNG"))
+    with zipfile.ZipFile(pictures, "a") as archive:
+        archive.writestr("../../outside.png", archive.read("1.png"))
+        archive.writestr("/outside.png", archive.read("2.png"))
+    headers, before = as_person(client, "../../ann"), sorted(tmp_path.iterdir())
+    for name, content in (("../../rows.csv", texts.encode()), ("/rows.zip", pictures.getvalue())):
+        files, data = {"file": (name, content)}, {"name": "../../outside", "id": "../x"}
+        for route in ("/api/preview", "/api/projects"):
+            assert client.post(route, files=files, data=data, headers=headers).status_code in (200, 201, 422)
+    for method, path in every_route(client, "..%2f..%2foutside"):
+        reply = client.request(method, path, headers=headers, json={"name": "../x"})
+        assert reply.status_code >= 400 or "outside" not in path, path
+    assert sorted(tmp_path.iterdir()) == before == [home.home]
+    assert not Path("/outside.png").exists()

@@ -43,7 +43,7 @@ def upload_seeds() -> list[dict[str, bytes]]:
         "rows.tsv": text.replace(",", "\t").encode(),
         "rows.jsonl": "\n".join(map(json.dumps, lines)).encode(),
         "rows.parquet": table.getvalue(),
-        "rows.zip": _pictures(),
+        "rows.zip": zip_of_pictures("PNG"),
     }
     given = {"name": "Messages", "id": "id", "text": "text", "chosen": "true"}
     chosen = [
@@ -87,11 +87,12 @@ def _sendable(value: Any) -> str:
     return str(value).encode(errors="replace").decode()
 
 
-def _pictures() -> bytes:
+def zip_of_pictures(kind: str) -> bytes:
+    """Nine pictures of a kind, all named ``.png``."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for shade in range(9):
             picture = io.BytesIO()
-            Image.new("RGB", (6, 6), (20 * shade, 0, 0)).save(picture, "PNG")
+            Image.new("RGB", (6, 6), (20 * shade, 0, 0)).save(picture, kind)
             archive.writestr(f"{shade}.png", picture.getvalue())
     return stream.getvalue()

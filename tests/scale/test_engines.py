@@ -17,9 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sklearn
+from sklearn.model_selection import GridSearchCV
 
-from spherepair import scale
+from spherepair import Constraints, SpherePair, scale
 from spherepair.benchmark import read_experiment, run_grid
+from spherepair.constraints import PairFold
 from spherepair.errors import InvalidParameterError, MissingDependencyError, PartError
 from spherepair.scale import engines
 
@@ -226,3 +229,27 @@ def test_a_table_of_vectors_is_labeled(table: Any, tmp_path: Path, model: Any) -
     fresh.save(tmp_path / "model", rows=False)
     scale.predict(tmp_path / "v.parquet", model=tmp_path / "model", out=tmp_path / "out", workers=1)
     assert pq.read_table(tmp_path / "out")["label"].to_pylist() == fresh.labels_.tolist()
+
+
+@pytest.mark.ray
+def test_settings_are_searched_by_joblib_on_ray(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    from ray.util.joblib import register_ray
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    X, y = table.select(["a", "b", "c"]).to_pandas().to_numpy(), table["y"].to_numpy()
+    pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
+    model = SpherePair(3, hidden_dims=(8,), pretraining=None, max_epochs=2, batch_size=32, random_state=0)
+    folds, given = PairFold(pairs, n_splits=2, random_state=0), pairs.for_rows(len(X))
+    asked: dict[str, Any] = {"param_grid": {"omega": [1.5, 2.0]}, "cv": folds, "refit": False}
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.set_fit_request(constraints=True).set_score_request(constraints=True)
+        expected = GridSearchCV(model, **asked).fit(X, constraints=given).cv_results_["mean_test_score"]
+        ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+        register_ray()
+        try:
+            with joblib.parallel_config("ray"):
+                found = GridSearchCV(model, **asked).fit(X, constraints=given).cv_results_["mean_test_score"]
+        finally:
+            ray.shutdown()
+    np.testing.assert_array_equal(found, expected)

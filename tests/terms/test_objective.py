@@ -323,7 +323,7 @@ def test_the_protocol_of_the_paper_has_nothing_of_this(X: Any, pairs: Any, monke
     stacked = StackedPretraining(layer_epochs=1, epochs=1)
     model.set_params(hidden_dims=(8,), pretraining=stacked, max_epochs=2, progress=False, random_state=0)
     model.fit(X, constraints=pairs)
-    for found in plans:  # that of the rehearsal, and that of the fit
+    for found in plans:  # that of the short training, and that of the fit
         assert type(found.objective) is SpherePairObjective
         assert found.batches[0]._neighbor_table is None
     assert trained_terms(model) == {"pairs", "reconstruction"}

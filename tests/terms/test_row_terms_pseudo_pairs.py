@@ -417,6 +417,7 @@ def test_an_embedding_survives_a_wrong_number_of_clusters(n_clusters: int, make:
     X, y = make_blobs(300, centers=6, n_features=6, cluster_std=2.5, random_state=1)
     pairs = Constraints.from_labels(y, 150, random_state=0)
     settings = {"embedding_dim": 10, "max_epochs": 35, "batch_size": 64, "stopping": "fixed"}
+    settings["wrong_answers"] = None
     settings["pretraining"] = JointPretraining(epochs=2, min_steps=5)
     settings["schedule"] = Schedule(min_steps=8)
     plain = make(n_clusters, terms=Terms(pseudo_pair_weight=0.0), **settings).fit(X, constraints=pairs)

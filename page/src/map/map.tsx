@@ -60,13 +60,14 @@ export function Map(props: MapProps) {
   useEffect(() => view.current?.show(props.points), [props.points]);
   useEffect(() => view.current?.mark(props.chosen), [props.chosen, props.points]);
 
-  const { groups, group } = props.points;
+  const { groups, group, version } = props.points;
   const nameOf = (row: number) => groups[group[row] ?? NONE]?.name ?? "no group yet";
   return (
     <figure class="map">
       <div class="sheet">
         <canvas ref={canvas} class={mode} role="img" aria-label={`Map of ${props.points.n} items in ${groups.length} groups. The list of groups says the same in words.`} />
         <div ref={names} class="names" aria-hidden="true" />
+        {version === 0 && <p class="quiet empty">The map comes as soon as the program has looked at all items. The groups are listed already.</p>}
         <svg class="lasso" aria-hidden="true"><polyline ref={lasso} /></svg>
         {over !== null && <p class="carry">Move to “<bdi>{groups[over]?.name}</bdi>”</p>}
         {tip && (

@@ -1,4 +1,4 @@
-"""Cards for many people at once: nobody waits while the next items are looked for."""
+"""Cards for many people at once: the next items are searched for in the background."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spherepair.asking.strategies import QUICK_ITEMS, Cards, open_part
 
 
 class SharedCards(Cards):
-    """Items found in a hurry are kept until they are used up; before they are, more are looked for beside."""
+    """Keeps the items found so far, and searches for more in the background before they are used up."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What people take away: labels, pairs, the model, a report, and the groups of new rows.
+"""Downloads: labels, pairs, the model, a report, and the groups of new rows.
 
 In csv files a cell that a spreadsheet would take for a formula gets a ' in front.
 """
@@ -25,7 +25,7 @@ from spherepair.app.versions import NO_GROUP
 from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, takes_raw_rows
-from spherepair.files.csv_output import escape_formulas
+from spherepair.files.csv_files import escape_formulas
 
 
 def export_labels(project: Labeling, kind: str, *, escape: bool) -> bytes:

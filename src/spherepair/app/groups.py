@@ -1,4 +1,4 @@
-"""The groups as people see them between two models, and the gestures that mend them.
+"""The groups as the page shows them between two models, and the gestures that correct them.
 
 What is shown is the latest version, corrected by the answers. A gesture states pairs. Where earlier answers
 say the opposite, these answers are taken back and what else they said is stated again by the gesture, so
@@ -22,7 +22,7 @@ from spherepair.asking.groups import Groups, shortest_proof
 from spherepair.asking.questions import Answer, Gesture, Link
 from spherepair.errors import InvalidAnswerError, quoted
 
-#: How much more a row counts that was placed when the model was fitted: a group is where these rows are.
+#: Weight of a row that was placed before the model was fitted, when a group of the version is identified.
 ANCHOR_WEIGHT = 1000.0
 #: Rows that one gesture may name.
 MOST_ROWS = 500
@@ -122,6 +122,21 @@ def view_of(version: Version, proved: Groups, order: Mapping[int, int]) -> View:
     placed = Placed(rows, position[numbers], tuple(group.id for group in groups))
     unmatched = np.setdiff1d(np.arange(n_clusters), list(cluster_of.values()))
     return View(version, tuple(groups), placed, _moves(shared, position, unmatched))
+
+
+def changes_since(before: Version, now: View) -> dict[str, int]:
+    """How many rows are in another group than in an earlier version, and how many groups it did not know."""
+    lookup = np.full(NO_GROUP + 1, NO_GROUP, dtype=np.uint16)
+    is_known = np.zeros(NO_GROUP + 1, dtype=bool)
+    is_known[: len(before.groups)] = True
+    places = [now.position(group.id) for group in before.groups]
+    lookup[: len(before.groups)] = [NO_GROUP if place is None else place for place in places]
+    is_moved = is_known[before.labels] & (lookup[before.labels] != now.labels)
+    old = {group.id for group in before.groups}
+    is_new = [
+        size > 0 and group.id not in old for group, size in zip(now.groups, now.sizes.tolist(), strict=True)
+    ]
+    return {"rows_moved": int(is_moved.sum()), "groups_new": sum(is_new)}
 
 
 def _moves(shared: NDArray[Any], position: Integers, unmatched: Integers) -> NDArray[np.uint16]:

@@ -6,7 +6,6 @@ besides is rebuilt from it when the project is opened.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 import time
@@ -22,10 +21,11 @@ from sqlalchemy import Engine
 
 from spherepair.app.cards import SharedCards
 from spherepair.app.database import DatabaseRecord, Event
-from spherepair.app.groups import Plan, View, plan_gesture, view_of
+from spherepair.app.groups import Plan, View, changes_since, plan_gesture, view_of
 from spherepair.app.rows import Rows
+from spherepair.app.security import same_text, sign
 from spherepair.app.streams import Stream
-from spherepair.app.versions import Group, Version, latest_version
+from spherepair.app.versions import Group, Version, earlier_versions, latest_version, version_before
 from spherepair.app.worker import FEATURES, QUIET_SECONDS, Job, Trainer
 from spherepair.asking import REFIT_ANSWERS, REFIT_SHARE, Interview
 from spherepair.asking.conversation import question_from_dict
@@ -43,7 +43,7 @@ from spherepair.errors import InvalidAnswerError
 from spherepair.estimators import load
 from spherepair.files import atomic_write_text
 
-#: A card that stays open for longer counts as so many seconds: the person was away.
+#: A card that stays open for longer counts as taking so many seconds: the person was away.
 LONGEST_SECONDS = 120.0
 #: Least time between two estimates of where an interview stands.
 STATE_SECONDS = 0.5
@@ -74,10 +74,14 @@ class Labeling:
     engine : Engine
         Of the database with the log.
     seed : int
+    secret : bytes
+        Signs the tickets of cards.
     """
 
-    def __init__(self, folder: Path, id: str, name: str, rows: Rows, *, engine: Engine, seed: int) -> None:
-        self.folder, self.id, self.name, self.rows = folder, id, name, rows
+    def __init__(
+        self, folder: Path, id: str, name: str, rows: Rows, *, engine: Engine, seed: int, secret: bytes
+    ) -> None:
+        self.folder, self.id, self.name, self.rows, self._secret = folder, id, name, rows, secret
         self.opened = utc_now()
         self.X = np.load(folder / FEATURES, mmap_mode="r", allow_pickle=False)
         self.record = DatabaseRecord(engine, id, name=name, fingerprint=fingerprint_rows(self.X))
@@ -96,7 +100,7 @@ class Labeling:
         self._state: tuple[Any, dict[str, Any]] = (None, {})
         self._state_due = 0.0
         self._is_closed, self._has_news = threading.Event(), threading.Event()
-        self.version = latest_version(folder, len(rows))
+        self.version, self._kept = latest_version(folder, len(rows)), earlier_versions(folder)
         if self.version.folder is not None:
             self._adopt_again(self.version)
         self.trainer = Trainer(
@@ -238,12 +242,15 @@ class Labeling:
         now = self.interview.state
         found = asdict(now)
         del found["reliability"]
-        moved, new = self.version.rows_moved, self.version.groups_new
-        return {
-            **found,
-            "sentence": str(now),
-            "changed_by_last_20": {"rows_moved": moved, "groups_new": new},
-        }
+        return {**found, "sentence": str(now), "changed_lately": self._changed_lately()}
+
+    def _changed_lately(self) -> dict[str, int] | None:
+        """What the last twenty answers changed, or as many more as are newer than a version that is kept."""
+        n_answers = len(self.interview.answers)
+        before = version_before(self._kept, n_answers, len(self.rows))
+        if before is None:
+            return None
+        return {"answers": n_answers - max(0, before.n_answers), **changes_since(before, self.view)}
 
     def _tell(self) -> None:
         """Tell every open page where the interview stands, now and then while a lot happens."""
@@ -303,6 +310,7 @@ class Labeling:
         self.interview.adopt(model, job.task)
         with self.lock:
             self.version, self._learned = version, self._job_events
+            self._kept = earlier_versions(self.folder)
         self.stream.publish("model", {"version": version.number})
 
     def _adopt_again(self, version: Version) -> None:
@@ -342,7 +350,7 @@ class Labeling:
     def _read_ticket(self, person: str, ticket: str) -> tuple[str, Question | None]:
         """The digest of a ticket, by which its answer is known, and its question while that is open."""
         digest, _, body = ticket.partition(".")
-        if digest != self._digest(person, body):
+        if not same_text(digest, self._digest(person, body)):
             return digest, None
         count, asked = json.loads(urlsafe_b64decode(body))
         question = question_from_dict(asked)
@@ -351,7 +359,7 @@ class Labeling:
         return digest, question
 
     def _digest(self, person: str, body: str) -> str:
-        return hashlib.sha256(f"{self.id} {person} {body}".encode()).hexdigest()[:32]
+        return sign(self._secret, "ticket", f"{self.id} {person} {body}")[:32]
 
     def _latest_of(self, person: str) -> int | None:
         for answer in reversed(self.interview.answers):

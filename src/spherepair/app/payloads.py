@@ -13,6 +13,8 @@ from spherepair.app.labeling import Card, Labeling
 from spherepair.app.versions import Group
 from spherepair.asking.groups import Groups
 from spherepair.asking.questions import (
+    DIFFERENT,
+    SAME,
     Answer,
     ChoiceQuestion,
     Gesture,
@@ -21,7 +23,7 @@ from spherepair.asking.questions import (
 )
 from spherepair.clustering.suspects import MUST_LINK
 
-#: Contradictions and doubtful answers shown at once, and letters of a row in a summary.
+#: Most contradictions and suspected answers in one reply, and letters of a row in a summary.
 MOST_CONTRADICTIONS, MOST_SUSPECTS, SHORT = 30, 20, 40
 
 
@@ -63,10 +65,17 @@ class Payloads:
             return head | {
                 "left": self.item(question.left),
                 "right": self.item(question.right),
-                "guess": None,
+                "guess": self._guess(question),
             }
         group = self.project.view.group_of(question.rows[0])
         return head | {"group": self.group(group), "items": self.items(question.rows)}
+
+    def _guess(self, question: PairQuestion) -> str | None:
+        """What the model says of a pair; nothing where an earlier answer is looked at again."""
+        if not self.project.version.groups or question.is_check:
+            return None
+        left, right = (self.project.view.group_of(row) for row in question.rows)
+        return None if left is None or right is None else SAME if left.id == right.id else DIFFERENT
 
     def _choice(self, question: ChoiceQuestion) -> dict[str, Any]:
         project = self.project
@@ -173,7 +182,7 @@ class Payloads:
         return {"triangle": [self._statement(step, answer) for step, answer in steps]}
 
     def disagreements(self) -> dict[str, Any]:
-        """Contradictions, doubtful answers, and how people agree."""
+        """Contradictions, suspected answers, and how often people agree."""
         project = self.project
         with project.lock:
             interview = project.interview

@@ -31,7 +31,7 @@ from sqlalchemy import Engine
 from spherepair.app.database import open_database, open_project_database
 from spherepair.app.labeling import Labeling
 from spherepair.app.rows import Layout, Rows, Source, store_rows, suggest_layout
-from spherepair.app.security import clean_name
+from spherepair.app.security import clean_name, read_secret
 from spherepair.app.worker import ENCODER, FEATURES
 from spherepair.asking.questions import utc_now
 from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack_encoder
@@ -80,6 +80,7 @@ class Projects:
     def __init__(self, home: Path, *, database: str | None = None, seed: int = 0) -> None:
         self.home, self._seed = home, seed
         home.mkdir(parents=True, exist_ok=True)
+        self._secret = read_secret(home)
         self._shared = None if database is None else open_database(database)
         self._open: dict[str, Labeling] = {}
         self._locks: dict[str, FileLock] = {}
@@ -202,7 +203,15 @@ class Projects:
         try:
             with decoding("a project", _damage(folder)):
                 rows = Rows(folder, details.layout)
-                return Labeling(folder, details.id, details.name, rows, engine=own, seed=self._seed)
+                return Labeling(
+                    folder,
+                    details.id,
+                    details.name,
+                    rows,
+                    engine=own,
+                    seed=self._seed,
+                    secret=self._secret,
+                )
         except BaseException as error:
             if self._shared is None:
                 own.dispose()

@@ -50,12 +50,7 @@ _TYPES = {
 def who_asks(request: Request) -> Session:
     """The session of a request; strangers and forged requests are refused."""
     door: Door = request.app.state.door
-    session = door.session(request)
-    if session is None:
-        raise HTTPException(401, "log in first: use the link that was printed, or send its token as Bearer.")
-    if door.is_forged(request, session):
-        raise HTTPException(403, "the header X-CSRF is missing or wrong; GET /api/session gives its value.")
-    return session
+    return door.enter(request)
 
 
 def open_project(request: Request, project: str, who: Who) -> Labeling:
@@ -270,7 +265,7 @@ def post_train(opened: Opened) -> Any:
 
 @router.get("/disagreements", response_model=schemas.Disagreements)
 def get_disagreements(opened: Opened) -> Any:
-    """Contradictions, doubtful answers, people and how they agree."""
+    """Contradictions, suspected answers, people and how often they agree."""
     return JSONResponse(Payloads(opened).disagreements())
 
 

@@ -95,8 +95,9 @@ class Training(BaseModel):
 
 
 class Changed(BaseModel):
-    """What the latest training changed."""
+    """What so many of the latest answers changed; at least twenty, and all since some training."""
 
+    answers: int
     rows_moved: int
     groups_new: int
 
@@ -115,7 +116,7 @@ class State(BaseModel):
     worth_going_on: bool
     sentence: str
     contradictions: int
-    changed_by_last_20: Changed
+    changed_lately: Changed | None
     training: Training
 
 

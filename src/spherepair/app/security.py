@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import logging
 import os
 import secrets
 import unicodedata
@@ -18,13 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from spherepair import __version__
 from spherepair.app.database import LONGEST_NAME
-from spherepair.errors import InvalidParameterError
+from spherepair.errors import InvalidParameterError, bug_sentence, quoted
+
+logger = logging.getLogger(__name__)
 
 COOKIE, CSRF_HEADER, PERSON_HEADER = "spherepair", "X-CSRF", "X-Person"
 #: Bodies that are not uploads are small.
@@ -113,8 +118,21 @@ class Door:
             return False
         return not same_text(request.headers.get(CSRF_HEADER, ""), self.csrf(session))
 
+    def enter(self, request: Request) -> Session:
+        """Who asks; strangers and forged requests are refused."""
+        session = self.session(request)
+        if session is None:
+            raise HTTPException(
+                401, "log in first: use the link that was printed, or send its token as Bearer."
+            )
+        if self.is_forged(request, session):
+            raise HTTPException(
+                403, "the header X-CSRF is missing or wrong; GET /api/session gives its value."
+            )
+        return session
+
     def _sign(self, purpose: str, text: str) -> str:
-        return hmac.new(self.secret, f"{purpose}:{text}".encode(), hashlib.sha256).hexdigest()
+        return sign(self.secret, purpose, text)
 
 
 @dataclass(frozen=True)
@@ -143,7 +161,11 @@ class Session:
 
 
 class Guard:
-    """Adds the headers to every reply; refuses foreign names of the host and bodies that are too large."""
+    """Adds the headers to every reply; refuses foreign names of the host and bodies that are too large.
+
+    Uploads of strangers are refused before they are read. A mistake of ours is one sentence, here and on the
+    terminal.
+    """
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self.app, self.door = app, door
@@ -153,31 +175,40 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-
-        async def reply(message: Message) -> None:
-            if limited is not None and limited.is_over:
-                return  # what the application made of half a body
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        limited: _Limited | None = None
-        headers = Headers(scope=scope)
-        if not self._is_own_name(headers.get("host", "")):
-            await _refuse(400, "this server does not go by that name.")(scope, receive, reply)
-            return
+        request, reply = Request(scope), _Reply(send)
         limit = self.door.upload_limit if _is_upload(scope["path"]) else MOST_JSON
-        announced = headers.get("content-length", "0")
+        refusal = self._refusal(request, limit)
+        if refusal is None:
+            reply.body = body = _Limited(receive, limit)
+            try:
+                await self.app(scope, body, reply)
+            except Exception as error:
+                if not body.is_over:
+                    refusal = self._fail(error, request)
+            if body.is_over:
+                refusal = 413, _too_large(limit)
+            reply.body = None
+        if refusal is not None and not reply.has_begun:
+            await JSONResponse({"error": refusal[1]}, refusal[0])(scope, receive, reply)
+
+    def _refusal(self, request: Request, limit: int) -> tuple[int, str] | None:
+        """Status and sentence, where nothing of the body has to be read to know."""
+        if not self._is_own_name(request.headers.get("host", "")):
+            return 400, "this server does not go by that name."
+        announced = request.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:
-            await _refuse(413, _too_large(limit))(scope, receive, reply)
-            return
-        limited = _Limited(receive, limit)
-        await self.app(scope, limited, reply)
-        if limited.is_over:
-            limited = None
-            await _refuse(413, _too_large(limit))(scope, receive, reply)
+            return 413, _too_large(limit)
+        if request.method == "POST" and _is_upload(request.url.path):
+            try:
+                self.door.enter(request)
+            except HTTPException as refused:
+                return refused.status_code, refused.detail
+        return None
+
+    def _fail(self, error: Exception, request: Request) -> tuple[int, str]:
+        sentence = bug_sentence(error, f"{__version__}: {request.method} {quoted(request.url.path)}")
+        logger.error("%s", sentence)
+        return 500, "something went wrong in the server; its terminal says what."
 
     def _is_own_name(self, host: str) -> bool:
         """Another site may point its own name to this machine (DNS rebinding)."""
@@ -185,6 +216,24 @@ class Guard:
         if not is_loopback(self.door.host):
             return True
         return name in ("localhost", "testserver") or is_loopback(name.strip("[]"))
+
+
+class _Reply:
+    """Adds the headers to a reply, and knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.has_begun = send, False
+        self.body: _Limited | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if self.body is not None and self.body.is_over:
+            return  # what the application made of half a body
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            headers = MutableHeaders(scope=message)
+            headers.update(HEADERS)
+            headers.setdefault("Cache-Control", "no-store")
+        await self._send(message)
 
 
 class _Limited:
@@ -211,6 +260,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def sign(secret: bytes, purpose: str, text: str) -> str:
+    """What only those who know the secret can write under a text."""
+    return hmac.new(secret, f"{purpose}:{text}".encode(), hashlib.sha256).hexdigest()
 
 
 def same_text(given: str, expected: str) -> bool:
@@ -258,7 +312,3 @@ def _is_upload(path: str) -> bool:
 
 def _too_large(limit: int) -> str:
     return f"that is more than the {max(1, limit // 2**20):,} MiB that this server takes."
-
-
-def _refuse(status: int, sentence: str) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status)

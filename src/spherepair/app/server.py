@@ -7,6 +7,7 @@ Routes of one open project are in :mod:`spherepair.app.routes`. The API describe
 from __future__ import annotations
 
 import base64
+import ctypes
 import gc
 import mimetypes
 import os
@@ -118,6 +119,7 @@ def serve(
     )
     torch.set_num_threads(1)  # many small questions: threads that wait for each other only delay them
     threadpool_limits(1)
+    give_back_memory()
     # Nobody should wait while what was imported is searched for garbage, or for a thread that computes.
     gc.freeze()
     sys.setswitchinterval(0.0005)
@@ -125,6 +127,16 @@ def serve(
     if open_browser:
         threading.Timer(0.5, webbrowser.open, [link]).start()
     uvicorn.Server(config).run(sockets=[connection])
+
+
+def give_back_memory() -> None:
+    """What reading a file took, and no longer needs, goes back to the machine."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+        if trim is not None:
+            trim(0)
 
 
 def bind(host: str, port: int | None) -> socket.socket:
@@ -202,10 +214,6 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> JSONResponse:
         return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
-
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"error": "something went wrong in the server; its terminal says what."}, 500)
 
 
 def _add_page(app: FastAPI) -> None:

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from secrets import token_hex
 from typing import Any
 
-#: Events that a page which was away for a moment gets after all.
+#: A page that was disconnected for a moment gets up to so many missed events.
 KEPT_EVENTS = 200
-#: Seconds after which a line is sent though nothing happened, so that nobody closes the connection.
+#: A quiet connection gets a line after so many seconds, so that no proxy closes it.
 HEARTBEAT = 15.0
 
 

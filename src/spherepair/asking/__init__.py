@@ -20,7 +20,6 @@ from sklearn.base import clone
 
 from spherepair.asking.classics import STRATEGIES, RandomPairs, resolve_strategy, strategy_name
 from spherepair.asking.conversation import Conversation
-from spherepair.asking.doubts import doubtful_answers
 from spherepair.asking.groups import Groups, Settled
 from spherepair.asking.questions import (
     Answer,
@@ -60,6 +59,7 @@ from spherepair.asking.training import (
     Training,
     TrainingTask,
     check_rows,
+    find_suspects,
     links_of,
 )
 from spherepair.clustering.suspects import MUST_LINK, Suspect
@@ -377,7 +377,7 @@ class Interview(Conversation):
         pool = np.union1d(self._snapshot.pool, draw_pool(self.n_rows, self._named_rows(), seed=self._seed))
         fresh = Snapshot(pool, self._vectors(model, pool))
         fresh = self._prepare(view_of(fresh, groups) if n_answers >= 0 else fresh, groups, n_answers)
-        suspects = self._doubt(fresh)
+        suspects = self._find_suspects(fresh)
         with self._lock:
             self.model, self._snapshot, self._fitted_on = model, fresh, n_answers
             self._suspects = suspects
@@ -386,13 +386,13 @@ class Interview(Conversation):
             if accuracy is not None:
                 self._history.append((n_answers, accuracy))
 
-    def _doubt(self, snapshot: Snapshot) -> list[Suspect]:
+    def _find_suspects(self, snapshot: Snapshot) -> list[Suspect]:
         if snapshot.centers is None:
             return []
         stated = self.constraints
         stated = stated[np.isin(stated.left, snapshot.pool) & np.isin(stated.right, snapshot.pool)]
         plain = self._first_view.vectors(snapshot.pool)
-        return doubtful_answers(stated, snapshot.pool, plain, snapshot.probabilities, seed=self._seed)
+        return find_suspects(stated, snapshot.pool, plain, snapshot.probabilities, seed=self._seed)
 
     def _prepare(self, snapshot: Snapshot, groups: Groups, n_answers: int) -> Snapshot:
         random = np.random.default_rng([self._seed, 1, n_answers + 1])

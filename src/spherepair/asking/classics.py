@@ -1,4 +1,4 @@
-"""The classics of the field to compare with: one pair at a time."""
+"""Strategies from the literature, to compare with: they ask about one pair at a time."""
 
 from __future__ import annotations
 

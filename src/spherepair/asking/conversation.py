@@ -143,7 +143,7 @@ class Conversation:
     def constraints(self) -> Constraints:
         """Every pair that stands, with who said so and when, and what was known before."""
         with self._lock:
-            stated = stated_pairs(self._settled.stated)
+            stated = stated_pairs(self._settled)
         return self._known | stated if len(self._known) else stated
 
     @property

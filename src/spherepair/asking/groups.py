@@ -8,7 +8,8 @@ answer can lower.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,9 +81,9 @@ class Groups:
         for link in links:
             self.add([link])
 
-    def without_single_rows(self) -> Groups:
-        """The same without the groups that consist of one row."""
-        single = {root for root in self.roots if len(self._members[root]) == 1}
+    def without_single_rows(self, *, but: Container[int] = ()) -> Groups:
+        """The same without what is known of rows that no must-link joins to another, but for some."""
+        single = {root for root, rows in self._members.items() if len(rows) == 1 and root not in but}
         kept = Groups(
             (root, row, True) for root, rows in self._members.items() for row in rows if row != root
         )
@@ -180,6 +181,22 @@ class Groups:
         return [roots[position] for position in greedy_clique(differ, sizes).tolist()]
 
 
+class Check(NamedTuple):
+    """An answer to something that had been said before.
+
+    Attributes
+    ----------
+    by : str
+    agrees : bool
+    is_own : bool
+        Whether nobody else had said anything about these rows.
+    """
+
+    by: str
+    agrees: bool
+    is_own: bool
+
+
 class Settled:
     """What stands of all that was said, and the groups that follow.
 
@@ -198,8 +215,10 @@ class Settled:
         self._known = tuple(known)
         self.groups = Groups(self._known)
         self.stated: list[tuple[Link, Answer]] = []
-        #: Person of each check, and whether it agreed with what was said before.
-        self.checks: list[tuple[str, bool]] = []
+        #: Answers to pairs of which nobody could tell.
+        self.unsure: list[Answer] = []
+        self.checks: list[Check] = []
+        self._said_by: defaultdict[int, set[str]] = defaultdict(set)
         self._same: list[tuple[int, int]] = []
         for answer in answers:
             self.add(answer)
@@ -207,15 +226,26 @@ class Settled:
     @property
     def is_doubtful(self) -> bool:
         """Whether some answer is known to be wrong."""
-        return bool(self.groups.contradictions) or not all(agreed for _, agreed in self.checks)
+        return bool(self.groups.contradictions) or not all(check.agrees for check in self.checks)
+
+    @property
+    def confirmed(self) -> set[int]:
+        """Rows that a second look found to belong with none of the groups that are most like them."""
+        looked_at = (answer for _, answer in self.stated if answer.question.is_check and answer.reply == NONE)
+        return {row for answer in looked_at for row in answer.question.subjects}
 
     def add(self, answer: Answer) -> None:
         """Take an answer in."""
         links = answer.links
+        if answer.is_unsure_pair:
+            self.unsure.append(answer)
         is_check = answer.question.is_check and len(links) > 0
         is_contrary = is_check and any(self._contradicts(link) for link in links)
+        others = {by for row in answer.question.subjects for by in self._said_by[row]} - {answer.by}
         if is_check:
-            self.checks.append((answer.by, not is_contrary))
+            self.checks.append(Check(answer.by, agrees=not is_contrary, is_own=not others))
+        for row in answer.question.subjects:
+            self._said_by[row].add(answer.by)
         if is_contrary and isinstance(answer.question, PairQuestion):
             self._same.append(links[0][:2])
             if links[0][2] and not self._joins(*links[0][:2]):

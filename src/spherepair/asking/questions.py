@@ -238,6 +238,11 @@ class Answer:
         """Pairs that it states."""
         return self.question.links(self.reply)
 
+    @property
+    def is_unsure_pair(self) -> bool:
+        """Whether it says of a pair that nobody can tell: a pair of value 0.5."""
+        return isinstance(self.question, PairQuestion) and self.reply == UNSURE
+
     def to_dict(self) -> dict[str, Any]:
         """As a line of the record; ``links`` makes the record a pairs file."""
         question = self.question
@@ -278,7 +283,7 @@ def question_to_dict(question: Question) -> dict[str, Any]:
 
 
 def require_rows(question: Any, n_rows: int) -> None:
-    """Refuse what is no question about rows 0 to ``n_rows - 1``, each of which may stand on a card once."""
+    """Refuse a question that names a row outside 0 to ``n_rows - 1``, or the same row twice."""
     if not isinstance(question, Question | Gesture):
         raise InvalidAnswerError(
             f"the question must be one that next() gave, got {quoted(str(question))} instead; "
@@ -293,7 +298,7 @@ def require_rows(question: Any, n_rows: int) -> None:
 
 
 def plain_question(question: Any, n_rows: int) -> Question | Gesture:
-    """The question with rows as plain integers, all of which there are."""
+    """The question with its rows as plain integers; rows that do not exist are refused."""
     require_rows(question, n_rows)
     if isinstance(question, ChoiceQuestion):
         return replace(question, item=int(question.item), exemplars=tuple(map(int, question.exemplars)))

@@ -31,6 +31,9 @@ from spherepair.files.array_files import open_npy, read_array_file
 RECORD_FILE, DENSE_FILE, SPARSE_FILE, ITEMS_FILE = "answers.jsonl", "rows.npy", "rows.npz", "items.json"
 KNOWN_FILE, SETTINGS_FILE, MODEL_FOLDER = "known_pairs.csv", "interview.json", "model"
 
+#: Rows that are hashed at a time.
+HASHED_ROWS = 65_536
+
 
 class Record(Protocol):
     """Where events are appended to; the interview reads it once, at the start."""
@@ -139,7 +142,7 @@ class FileRecord:
             os.truncate(self.path, 0)
             return []
         events, end = read_events(self.path)
-        if events[0].get("rows") != header["rows"]:
+        if not is_of_rows(events[0].get("rows"), header["rows"]):
             raise RecordError(
                 f"{self.path} is a record of other rows; give the table it was made with, or another file."
             )
@@ -300,15 +303,39 @@ def take_rows(X: Any, index: NDArray[np.int64]) -> Any:
 
 
 def fingerprint_rows(X: Any) -> str:
-    """A hash of the shape and of up to 4,096 rows, evenly spaced: the same table has the same one."""
+    """Hashes of the shape with 4,096 rows, evenly spaced, and of all rows: the same table has the same ones.
+
+    Records of 0.1.0 and of early 0.2.0 hold the first hash alone; see :func:`is_of_rows`.
+    """
     some = np.unique(np.linspace(0, X.shape[0] - 1, 4096).astype(np.int64))
-    rows = take_rows(X, some)
+    shape = repr((tuple(X.shape),)).encode()
+    sample = hashlib.sha256(shape)
+    for part in _plain_parts(take_rows(X, some), np.float64):
+        sample.update(part)
+    whole = hashlib.blake2b(shape, digest_size=8)
+    for start in range(0, X.shape[0], HASHED_ROWS):
+        rows = take_rows(X, np.arange(start, min(start + HASHED_ROWS, X.shape[0])))
+        for part in _plain_parts(rows, np.float32):
+            whole.update(part)
+    return f"{sample.hexdigest()[:32]}-{whole.hexdigest()}"
+
+
+def is_of_rows(recorded: Any, fingerprint: str) -> bool:
+    """Whether what a record says of its rows agrees with a fingerprint.
+
+    Examples
+    --------
+    >>> is_of_rows("ab-12", "ab-12"), is_of_rows("ab", "ab-12"), is_of_rows("ab-99", "ab-12")
+    (True, True, False)
+    """
+    return recorded in (fingerprint, fingerprint.partition("-")[0])
+
+
+def _plain_parts(rows: Any, kind: type[np.floating[Any]]) -> list[bytes]:
+    """The bytes of the values as numbers of one kind, of texts as they are."""
     parts = _sparse_parts(rows) if sparse.issparse(rows) else [np.asarray(rows)]
-    digest = hashlib.sha256(repr((tuple(X.shape),)).encode())
-    for part in parts:
-        plain = part.astype(np.float64) if part.dtype.kind in "fiub" else part.astype(str)
-        digest.update(np.ascontiguousarray(plain).tobytes())
-    return digest.hexdigest()[:32]
+    plain = [part.astype(kind if part.dtype.kind in "fiub" else str) for part in parts]
+    return [part.tobytes() for part in plain]
 
 
 def _sparse_parts(rows: Any) -> list[NDArray[Any]]:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.asking.groups import Groups, Settled
+from spherepair.asking.groups import Check, Groups, Settled
 from spherepair.asking.questions import (
     DIFFERENT,
     SAME,
@@ -80,7 +80,7 @@ class Snapshot:
 
     @cached_property
     def probabilities(self) -> Floats:
-        """How probable each group is for each row of the pool: clouds of one width about the centers."""
+        """Probability of each group for each row, (m, G): Gaussians of one width around the centers."""
         assert self.centers is not None
         offsets = self.embedding - self.centers[self.labels]
         precision = 1.0 / max(float(np.square(offsets).mean()), 1e-6)
@@ -91,7 +91,7 @@ class Snapshot:
 
     @cached_property
     def margin(self) -> Floats:
-        """By how much the most probable group leads the second, (m,); zero before there is a model."""
+        """Difference of the two largest probabilities of a row, (m,); zero before there is a model."""
         if self.similarity.shape[1] < 2:
             return np.zeros(len(self.pool), dtype=np.float32)
         best = np.partition(self.probabilities, -2, axis=1)
@@ -272,7 +272,7 @@ class InterviewState:
         By how much the next ten minutes are expected to raise it.
     worth_going_on : bool
     reliability : dict
-        Share of checks that each person answered as before.
+        Share of second answers in which each person says the same as before.
     contradictions : int
     """
 
@@ -391,9 +391,10 @@ def _chance_of_new_group(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) ->
     return sum(size == 1 for size in sizes.values()) / max(1, len(numbers))
 
 
-def _reliability(checks: Sequence[tuple[str, bool]]) -> dict[str, float]:
-    """Share of the checks that agree with what was said before, by person."""
+def _reliability(checks: Sequence[Check]) -> dict[str, float]:
+    """Share of the checks in which each person says the same as before."""
     agreed: dict[str, list[bool]] = {}
-    for person, is_agreed in checks:
-        agreed.setdefault(person, []).append(is_agreed)
+    for check in checks:
+        if check.is_own:
+            agreed.setdefault(check.by, []).append(check.agrees)
     return {person: sum(votes) / len(votes) for person, votes in agreed.items()}

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spherepair.asking.checks import is_check_due, next_check, second_look, single_row
 from spherepair.asking.questions import (
-    DIFFERENT,
     MOST_EXEMPLARS,
     MOST_ITEMS,
     NONE,
@@ -25,24 +25,18 @@ from spherepair.asking.questions import (
     Question,
 )
 from spherepair.asking.situation import Floats, Rows, Situation, Snapshot
-from spherepair.clustering.assigners import kmeans, unit_rows
+from spherepair.clustering.assigners import kmeans
 
-#: Items that do not belong on a group card: so many of them are placed right after it.
+#: Of the items that do not belong on a group card, at most so many are placed right after it.
 ODD_ITEMS_PLACED = 2
-#: One answer in so many is asked a second time, to measure how reliable it was; more once some was wrong.
-CHECK_EVERY, DOUBTFUL_EVERY = 25, 8
-#: A group of one row is asked about again after so many answers, where some answer was wrong.
-YOUNG_ANSWERS = 10
-#: Groups that so many answers at most keep apart are looked at again, the most alike pairs first.
-FEW_ANSWERS, CLOSEST_GROUPS = 2, 40
 #: Items of a group card that are drawn at random, to estimate how often the model is right.
 RANDOM_ITEMS = 2
-#: Rows among which a strategy that has run out of prepared items looks for more, and how many it finds.
+#: A strategy without prepared items searches so many rows and prepares so many items.
 QUICK_ROWS, QUICK_ITEMS = 2000, 20
-#: Rows of a group among which a group card looks for typical ones, and its steps of k-means: somebody waits.
+#: A group card searches so many rows of its group with so many steps of k-means: somebody waits for it.
 CARD_ROWS, CARD_STEPS = 500, 4
-#: Share of an item's weight that grows with how unsure it is; it is reached when every group has so many
-#: rows placed. While few are, typical rows teach more.
+#: Uncertainty makes up to this share of an item's weight. The share grows with the placed rows and is reached
+#: at so many per group: while few rows are placed, typical rows teach more.
 UNSURE_SHARE, ROWS_PER_GROUP = 0.5, 40
 #: From so many placed rows on, items are looked for only where none of these is near.
 MANY_PLACED = 1000
@@ -86,8 +80,11 @@ class Cards:
             return _choice(now, item)
         item = _odd_item(now)
         if item is not None:
-            return _second_look(now, item) if now.is_doubtful else _choice(now, item)
-        if self.checks and (check := _check(now)) is not None:
+            is_check = now.is_doubtful or (self.checks and is_check_due(now))
+            return second_look(now, item) if is_check else _choice(now, item)
+        if self.checks and now.is_doubtful and (single := single_row(now)) is not None:
+            return second_look(now, single)
+        if self.checks and (check := next_check(now)) is not None:
             return check
         if now.snapshot.is_fitted and not _last_was_group(now.answers):
             card = self._group_card(now)
@@ -116,7 +113,8 @@ class Cards:
         queue = np.array(now.snapshot.queue, dtype=np.int64)
         waiting = queue[now.is_open(queue)]
         for item in waiting if len(waiting) else self._more_items(now):
-            question = _choice(now, int(item))
+            is_apart = now.is_doubtful and now.groups.differing(int(item))
+            question = second_look(now, int(item)) if is_apart else _choice(now, int(item))
             if question is not None:
                 return question
         return None
@@ -129,7 +127,7 @@ class Cards:
         return self.prepare(part, np.empty(0, dtype=np.int64), QUICK_ITEMS, random) if len(part.pool) else []
 
     def _group_card(self, now: Situation) -> Question | None:
-        """For the group with the most doubt, fewer cards so far first."""
+        """A card for the group with the least certain open rows; its earlier cards count against it."""
         snapshot = now.snapshot
         is_open = now.is_open(snapshot.pool)
         doubt = np.bincount(
@@ -208,95 +206,6 @@ def _choice(now: Situation, item: int) -> Question | None:
 def _first_choice(now: Situation, item: int) -> Question | None:
     pair = first_pair(now, item)
     return None if pair is None else ChoiceQuestion(pair.left, (pair.right,))
-
-
-def _check(now: Situation) -> Question | None:
-    """Every so often a second look: at groups that may be one, at an earlier answer, at groups of one row."""
-    every = DOUBTFUL_EVERY if now.is_doubtful else CHECK_EVERY
-    checks = [place for place, answer in enumerate(now.answers, start=1) if answer.question.is_check]
-    if len(now.answers) - (checks[-1] if checks else 0) < every - 1:
-        return None
-    single = _single_row(now) if now.is_doubtful else None
-    if single is not None:
-        return _second_look(now, single)
-    return (_same_groups(now) if len(checks) % 3 != 2 else None) or _suspect(now) or _earlier_answer(now)
-
-
-def _suspect(now: Situation) -> Question | None:
-    """The most suspicious answer not asked again yet: its item beside that row, its own and other groups."""
-    looked_at = {row for a in now.answers if a.question.is_check for row in a.question.subjects}
-    item, other = next((pair for pair in now.suspects if pair[0] not in looked_at), (None, None))
-    if item is None or other is None:
-        return None
-    shown = {now.groups.root(other): other}
-    own = [row for row in now.groups.members(item) if row != item]
-    if own:
-        shown.setdefault(now.groups.root(item), own[0])
-    roots = [root for root in now.groups.roots if root != now.groups.root(item)]
-    for place in np.argsort(-now.likeness(item, roots), kind="stable"):
-        shown.setdefault(roots[place], now.exemplar(roots[place]))
-    chosen = list(shown.values())[:MOST_EXEMPLARS]
-    return ChoiceQuestion(item, tuple(int(row) for row in now.random.permutation(chosen)), is_check=True)
-
-
-def _earlier_answer(now: Situation) -> Question | None:
-    earlier = [
-        a
-        for a in now.answers
-        if isinstance(a.question, ChoiceQuestion) and a.links and a.reply != NONE and not a.question.is_check
-    ]
-    if not earlier:
-        return None
-    question = earlier[int(now.random.integers(len(earlier)))].question
-    assert isinstance(question, ChoiceQuestion)
-    shown = now.random.permutation(question.exemplars)
-    return ChoiceQuestion(question.item, tuple(int(e) for e in shown), is_check=True)
-
-
-def _same_groups(now: Situation) -> Question | None:
-    """The two groups most alike among those that little keeps apart: a wrong "none" makes two out of one.
-
-    Models are told that the groups differ, so likeness is that of the rows as they are.
-    """
-    rows, numbers = now.groups.placed()
-    roots = now.groups.roots
-    if now.plain_vectors is None or len(roots) < 2:
-        return None
-    one_hot = (numbers == np.arange(len(roots))[:, None]).astype(np.float32)
-    means = unit_rows(one_hot @ now.plain_vectors(rows))
-    left, right = np.triu_indices(len(roots), k=1)
-    asked = {frozenset(map(now.groups.root, a.question.rows)) for a in now.answers if _is_pair_check(a)}
-    support = now.settled.support()
-    for place in np.argsort(-(means @ means.T)[left, right], kind="stable")[:CLOSEST_GROUPS]:
-        pair = roots[left[place]], roots[right[place]]
-        if frozenset(pair) not in asked and support[frozenset(pair)] <= FEW_ANSWERS:
-            return PairQuestion(now.exemplar(pair[0]), now.exemplar(pair[1]), is_check=True)
-    return None
-
-
-def _is_pair_check(answer: Answer) -> bool:
-    asked = answer.question
-    return isinstance(asked, PairQuestion) and asked.is_check and answer.reply == DIFFERENT
-
-
-def _single_row(now: Situation) -> int | None:
-    """The oldest group of one row that has not been looked at again, and is not quite new."""
-    looked_at = {
-        a.question.item for a in now.answers if isinstance(a.question, ChoiceQuestion) and a.question.is_check
-    }
-    young = {row for answer in now.answers[-YOUNG_ANSWERS:] for row in answer.question.subjects}
-    for root in now.groups.roots:
-        if len(now.groups.members(root)) == 1 and root not in looked_at | young:
-            return root
-    return None
-
-
-def _second_look(now: Situation, item: int) -> Question | None:
-    """A check: the item beside all groups, those that it was said not to belong to included."""
-    roots = [root for root in now.groups.roots if root != now.groups.root(item)]
-    order = np.argsort(-now.likeness(item, roots), kind="stable")[:MOST_EXEMPLARS]
-    shown = tuple(now.exemplar(roots[place]) for place in order)
-    return ChoiceQuestion(item, shown, is_check=True) if shown else None
 
 
 def _last_was_group(answers: Sequence[Answer]) -> bool:

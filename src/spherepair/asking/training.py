@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
 from spherepair.asking.groups import Groups, Settled
-from spherepair.asking.questions import Answer, Link
+from spherepair.asking.questions import Link
 from spherepair.asking.record import take_rows
+from spherepair.clustering.answer_errors import FEWEST_PAIRS, Witnesses, judge_answers
 from spherepair.clustering.assigners import unit_rows
+from spherepair.clustering.suspects import Suspect, list_suspects
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, SpherePairWarning
 from spherepair.estimators.spherepair import SpherePair
+from spherepair.terms.neighbor_search import nearest_neighbors
 from spherepair.training.pretraining import pretrain
 from spherepair.validation import check_table
 
@@ -34,6 +38,8 @@ MOST_PAIRS = 20_000
 FIRST_DIM = 20
 #: Dimensions of the view before there is a model.
 VIEW_DIM = 32
+#: Neighbors that tell whether an answer about a row is wrong.
+N_WITNESSES = 20
 
 
 class RefitCancelledError(Exception):
@@ -65,11 +71,13 @@ class TrainingTask:
         """From all that stands.
 
         Where answers have been wrong, a group of one row is more often a mistake than a group: it is left
-        out until a second row joins it.
+        out until a second row joins it, or a second look finds that it belongs with no other.
         """
-        groups = settled.groups.without_single_rows() if settled.is_doubtful else settled.groups
+        groups = settled.groups
+        if settled.is_doubtful:
+            groups = groups.without_single_rows(but=settled.confirmed)
         random = np.random.default_rng([seed, n_answers])
-        pairs = training_pairs(groups, stated_pairs(settled.stated), random)
+        pairs = training_pairs(groups, stated_pairs(settled), random)
         return cls(settled.groups, pairs, _n_clusters(groups, pairs), n_answers)
 
 
@@ -184,15 +192,17 @@ class BackgroundRefit:
             self._error = error
 
 
-def stated_pairs(stated: Sequence[tuple[Link, Answer]]) -> Constraints:
-    """The pairs that answers state, with who said so and when."""
+def stated_pairs(settled: Settled) -> Constraints:
+    """The pairs that answers state, with who said so and when; where nobody could tell, of value 0.5."""
+    stated = [(*link, float(link[2]), answer) for link, answer in settled.stated]
+    for answer in settled.unsure:
+        left, right = answer.question.rows
+        stated.append((left, right, False, 0.5, answer))
     if not stated:
         return Constraints.from_pairs()
-    links, source = zip(*stated, strict=True)
-    left, right, is_same = zip(*links, strict=True)
-    return Constraints.from_arrays(
-        left, right, is_same, by=[answer.by for answer in source], time=[answer.time for answer in source]
-    )
+    ends_left, ends_right, is_same, value, source = zip(*stated, strict=True)
+    by, time = [answer.by for answer in source], [answer.time for answer in source]
+    return Constraints.from_arrays(ends_left, ends_right, is_same, by=by, time=time, value=value)
 
 
 def links_of(pairs: Constraints) -> Iterable[Link]:
@@ -203,7 +213,8 @@ def links_of(pairs: Constraints) -> Iterable[Link]:
 def training_pairs(groups: Groups, stated: Constraints, random: np.random.Generator) -> Constraints:
     """Pairs that follow from the answers, all of them or as many as a refit takes.
 
-    Those that somebody stated keep who said so and when.
+    Those that somebody stated keep who said so and when. Pairs that nobody could tell come last, unless the
+    answers prove them.
     """
     rows, component, differ = groups.components()
     left, right = _all_pairs(len(rows), random)
@@ -214,11 +225,13 @@ def training_pairs(groups: Groups, stated: Constraints, random: np.random.Genera
         drawn = random.permutation(len(left))[:MOST_PAIRS]
         left, right, is_same = left[drawn], right[drawn], is_same[drawn]
     left, right = rows[left], rows[right]
+    unsure, stated = stated[~stated.is_decided], stated[stated.is_decided]
     place = _find_pairs(left, right, stated)
     by, time = (
         np.where(place < 0, "", column[place]) if len(column) else None for column in (stated.by, stated.time)
     )
-    return Constraints.from_arrays(left, right, is_same, by=by, time=time)
+    known = Constraints.from_arrays(left, right, is_same, by=by, time=time)
+    return known | unsure[_find_pairs(unsure.left, unsure.right, known) < 0] if len(unsure) else known
 
 
 def _find_pairs(left: NDArray[np.int64], right: NDArray[np.int64], among: Constraints) -> NDArray[np.int64]:
@@ -293,3 +306,39 @@ def default_model(seed: int, *, scaling: str = "auto", progress: Any = False) ->
     """The model of an interview that was given none."""
     # No judging: an interview asks again where it doubts an answer.
     return SpherePair(wrong_answers=None, scaling=scaling, random_state=seed, progress=progress)
+
+
+def find_suspects(
+    pairs: Constraints,
+    pool: NDArray[np.int64],
+    plain: NDArray[np.float32],
+    memberships: NDArray[Any],
+    *,
+    seed: int,
+) -> list[Suspect]:
+    """Answers that are more likely wrong than right; none where they are too few to tell.
+
+    The embedding that an interview has is enough for it: nothing is trained.
+
+    Parameters
+    ----------
+    pairs : Constraints
+        What was answered; all its rows are in the pool.
+    pool : ndarray of shape (m,)
+        Positions of rows, sorted.
+    plain : ndarray of shape (m, D)
+        Vectors of these rows that no answer has changed.
+    memberships : ndarray of shape (m, K)
+        Probabilities of their clusters by the latest model.
+    seed : int
+    """
+    n_must = int(np.count_nonzero(pairs.is_must_link))
+    if len(pairs) < FEWEST_PAIRS or not 0 < n_must < len(pairs):
+        return []
+    generator = torch.Generator().manual_seed(seed)
+    n_neighbors = min(N_WITNESSES, len(pool) - 1)
+    found = nearest_neighbors(torch.from_numpy(plain), n_neighbors, generator=generator).numpy()
+    ends, places = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
+    witnesses = Witnesses(found[np.searchsorted(pool, ends)], *np.split(places, 2))
+    judgment = judge_answers(pairs, witnesses.same(memberships, pairs.is_must_link, pairs.is_decided))
+    return list_suspects(pairs, judgment, None)

@@ -30,7 +30,7 @@ from spherepair.training.pretraining import PRETRAINING
 PROTOCOL = 2
 #: Likewise for a single estimator (or its protocol) whose defaults changed, and for a single dataset.
 REVISIONS = {
-    "SpherePair": 7, "CIDEC": 4, "SDEC": 4, "AutoEmbedder": 4,
+    "SpherePair": 8, "CIDEC": 4, "SDEC": 4, "AutoEmbedder": 4,
     "SpherePair.paper": 1, "CIDEC.paper": 1, "SDEC.paper": 1, "AutoEmbedder.paper": 1,
 }  # fmt: skip
 #: Likewise for interviews: raise it with a change to a strategy, to refits or to the simulated person.

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
-from typing import Any
+from contextlib import contextmanager, suppress
+
+#: Until the first signal can be handled, nothing is loaded that takes time; see the package.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+    from typing import Any
 
 #: Packages of the extra ``cli`` that every command needs.
 _REQUIRED = frozenset({"typer", "rich", "click"})
@@ -52,12 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _signals(handler: Any) -> Iterator[None]:
-    """Handle signals while the block runs; those of another thread than the first are not ours."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    _received.clear()
-    before = {number: signal.signal(number, handler) for number in _ENDING}
+    """Handle signals while the block runs; Python lets nobody do so in another thread than the first."""
+    before = {}
+    with suppress(ValueError):
+        before = {number: signal.signal(number, handler) for number in _ENDING}
+        _received.clear()
     try:
         yield
     finally:

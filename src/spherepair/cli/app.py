@@ -6,8 +6,6 @@ import contextlib
 import io
 import shlex
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,7 +28,7 @@ from spherepair.cli.terminal import (
     in_options,
     write_json,
 )
-from spherepair.errors import ConflictError, SpherePairError, quoted
+from spherepair.errors import ConflictError, SpherePairError, bug_sentence
 
 #: Contradictions listed in the JSON of an error; all are counted.
 SHOWN_CONFLICTS = 20
@@ -145,18 +143,8 @@ def _ended() -> Failure:
 
 
 def _bug(error: Exception, argv: list[str]) -> Failure:
-    """A mistake of ours: its details go into a file, for a report, not onto the terminal."""
-    details = "".join(traceback.format_exception(error))
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="spherepair-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
-        ) as file:
-            file.write(f"spherepair {__version__}, Python {sys.version}\n{shlex.join(argv)}\n\n{details}")
-        place = f"details in {file.name}"
-    except OSError:
-        place = f"details could not be written; it is {quoted(error)}"
     return Failure(
-        BUG, type(error).__name__, f"error: this is a bug of spherepair ({type(error).__name__}); {place}."
+        BUG, type(error).__name__, f"error: {bug_sentence(error, f'{__version__}: {shlex.join(argv)}')}"
     )
 
 

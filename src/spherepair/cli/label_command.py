@@ -64,7 +64,8 @@ def label(
 
     Nothing leaves this machine. Run the same command again to go on.
     """
-    with command_terminal("label", as_json=as_json, quiet=quiet) as terminal:
+    kept = "interrupted; all answers are kept. Run the same command again to go on."
+    with command_terminal("label", as_json=as_json, quiet=quiet, interrupted=kept) as terminal:
         server = _import_server()
         folder = projects or server.default_home()
         limit = upload_limit * 2**20

@@ -284,11 +284,16 @@ def count_or_auto(text: str, option: str) -> int | str:
     """
     if text.strip().lower() == "auto":
         return "auto"
-    if text.strip().isdecimal() and int(text) >= 1:
+    if _is_count(text):
         return int(text)
     raise typer.BadParameter(
         f"must be a whole number of at least 1 or 'auto', got {quoted(text)} instead.", param_hint=option
     )
+
+
+def _is_count(text: str) -> bool:
+    """Whether a text is a whole number of at least 1; Python refuses to read one of thousands of digits."""
+    return text.strip().isdecimal() and len(text) < 20 and int(text) >= 1
 
 
 def share_or_auto(text: str, option: str = "--wrong-answers") -> float | str | None:
@@ -299,8 +304,7 @@ def share_or_auto(text: str, option: str = "--wrong-answers") -> float | str | N
     >>> share_or_auto("0.1"), share_or_auto("auto"), share_or_auto("none")
     (0.1, 'auto', None)
     """
-    name = text.strip().lower()
-    if name in ("auto", "none"):
+    if (name := text.strip().lower()) in ("auto", "none"):
         return "auto" if name == "auto" else None
     with suppress(ValueError):
         if 0 < float(text) < 1:
@@ -320,12 +324,10 @@ def layer_sizes(text: str, option: str = "--hidden-dims") -> str | tuple[int, ..
     """
     from spherepair.networks import ARCHITECTURES  # loads torch
 
-    names = ["auto", *ARCHITECTURES]
-    if text in names:
+    if text in (names := ["auto", *ARCHITECTURES]):
         return text
-    sizes = [part.strip() for part in text.split(",")]
-    if all(size.isdecimal() and int(size) >= 1 for size in sizes):
-        return tuple(int(size) for size in sizes)
+    if all(map(_is_count, text.split(","))):
+        return tuple(map(int, text.split(",")))
     raise typer.BadParameter(
         f"must be one of {', '.join(names)} or sizes such as 500,500,2000, got {quoted(text)} instead.",
         param_hint=option,
@@ -381,6 +383,8 @@ def refuse_within(path: Path, folder: Path, *, option: str) -> None:
 
 
 def _refuse_locked(folder: Path) -> None:
+    if ":/" in str(folder):
+        raise InvalidParameterError(f"{folder} names a place elsewhere; give a folder of this machine.")
     nearest = next(parent for parent in [folder, *folder.absolute().parents] if parent.exists())
     if not nearest.is_dir():
         raise InvalidParameterError(f"{folder} cannot be written: {nearest} is a file, not a folder.")

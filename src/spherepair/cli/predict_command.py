@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.trust import UNKNOWN, RowAssessment, label_rows
 from spherepair.estimators.trust.explaining import default_names
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
-from spherepair.files.data_sets import RowBatch, open_data_file
+from spherepair.files.data_sets import RowBatch, open_data_file, read_ahead
 from spherepair.files.data_tables import Table
 from spherepair.files.label_files import open_labels
 from spherepair.files.places import find_files, is_many
@@ -238,9 +239,10 @@ def _predict_file(
     sizes, n_rows, sure = np.zeros(model.n_clusters_, np.int64), 0, 0.0
     with (
         open_labels(out, id_name=id_name, escape=escape) as write,
+        closing(read_ahead(batches)) as ahead,
         terminal.progress_bar("labeling") as bar,
     ):
-        for batch in batches:
+        for batch in ahead:
             found = _assess_batch(model, batch, novelty=false_alarms is not None)
             labels = found.known_labels(false_alarms)
             ids = batch.first + np.arange(len(labels)) if batch.ids is None else batch.ids

@@ -18,7 +18,7 @@ from spherepair.cli.terminal import Terminal, column_options
 from spherepair.encoders import TableEncoder, pack_encoder
 from spherepair.encoders.columns import is_mixed
 from spherepair.encoders.table import parse_kinds
-from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, quoted
+from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, listed, quoted
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, text_array
 from spherepair.files.data_sets import Needs, open_data_file
@@ -113,8 +113,8 @@ class ColumnChoice:
         names = column_names(data)
         unknown = [name for name in (*self.kinds, *split_names(self.drop, names)) if name not in names]
         if unknown:
-            listed = ", ".join(map(repr, dict.fromkeys(unknown)))
-            raise InvalidDataError(f"{data} has no column {listed}; it has {', '.join(map(repr, names))}.")
+            lacking = listed(list(dict.fromkeys(unknown)))
+            raise InvalidDataError(f"{data} has no column {lacking}; it has {listed(names)}.")
         return self
 
 

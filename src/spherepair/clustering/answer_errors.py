@@ -27,20 +27,16 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from torch import Tensor
 
+from spherepair.clustering.error_rates import LEAST_RATE, ErrorModel, Floats, Integers
 from spherepair.constraints.graph import build_graph, is_contradictory, unordered_pairs
 from spherepair.constraints.pair_arrays import PairArrays
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 #: Fewer answers are not judged.
 FEWEST_PAIRS = 50
 #: What the neighbors say is never surer than this: of rows whose neighbors all are elsewhere, some are not.
 LEAST_SAME, MOST_SAME = 0.01, 0.95
-#: Strength, in answers, with which the two rates are drawn to each other, and a person's to those of all.
-COUPLING = 25.0
-#: Rates at the start of EM, the smallest ones, and the number of its steps.
-FIRST_RATE, LEAST_RATE, STEPS = 0.05, 1e-6, 100
+#: Rates at the start of EM, and the number of its steps.
+FIRST_RATE, STEPS = 0.05, 100
 #: Fewer must-links a cluster are few, if at most this share of the rows is in pairs. Then a wrong one takes
 #: the neighbors of its rows along, who confirm it.
 FEW_MUST_LINKS, FEW_ROWS = 30, 0.25
@@ -56,6 +52,10 @@ MOST_WRONG = 0.4
 MISSED, EXCESS = 3, 2.0
 #: How often rows of two clusters can belong together, and how probable that is of two; of one the reverse.
 LEVELS, LEVEL_PRIOR = np.array([0.0, 0.5, 1.0]), np.array([0.98, 0.01, 0.01])
+#: Rate at which the search for these begins. From a low one it ends where every level is one half: that
+#: explains any answers, and says nothing about the rate. So does an impossible rate, beyond which the
+#: neighbors are wrong: where the search comes there, it begins anew from a low one.
+HIGH_RATE = 0.3
 #: Somebody whose 1 - alpha - beta is below says almost nothing: the answers are random, or always the same.
 LEAST_INFORMED = 0.1
 #: Answers of a person from which this can be told.
@@ -170,14 +170,17 @@ class Witnesses:
     left: Integers
     right: Integers
 
-    def same(self, memberships: NDArray[Any], is_must_link: NDArray[np.bool_]) -> Floats:
-        """Probability that the rows of each pair belong together, (n_pairs,), by memberships (n, K)."""
+    def same(self, memberships: NDArray[Any], must: NDArray[np.bool_], told: Any = slice(None)) -> Floats:
+        """Probability that the rows of each pair belong together, (n_pairs,), by memberships (n, K).
+
+        The answers (must-links or not) that are told say which clusters are one class.
+        """
         mean = np.zeros((len(self.neighbors), memberships.shape[1]))
         for column in self.neighbors.T:  # not all at once: memory grows with the rows in pairs only
             mean += memberships[column]
         mean /= self.neighbors.shape[1]
         left, right = mean[self.left], mean[self.right]
-        table = agreement_table(left, right, is_must_link)
+        table = agreement_table(left[told], right[told], must[told])
         said: Floats = np.einsum("nk,nk->n", left @ table, right)
         return said
 
@@ -195,22 +198,29 @@ def agreement_table(left: Floats, right: Floats, is_must_link: NDArray[np.bool_]
     are must-links there:
 
     >>> ends = np.eye(2)[np.repeat([0, 1, 0], 40)], np.eye(2)[np.repeat([0, 1, 1], 40)]
-    >>> agreement_table(*ends, np.tile(np.arange(40) < 36, 3)).round(2).tolist()
+    >>> agreement_table(*ends, np.tile(np.arange(40) < 36, 3)).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
     n_must, n_cannot = (left[which].T @ right[which] for which in (is_must_link, ~is_must_link))
     is_one = np.eye(len(n_must), dtype=bool)
     n_must, n_cannot = (np.triu(n + np.where(is_one, 0.0, n.T))[..., None] for n in (n_must, n_cannot))
-    prior = np.where(is_one[..., None], LEVEL_PRIOR[::-1], LEVEL_PRIOR)
-    rate = FIRST_RATE
-    for _ in range(STEPS):
-        any_must = LEVELS * (1.0 - rate) + (1.0 - LEVELS) * rate
-        level = softmax(np.log(prior) + n_must * np.log(any_must) + n_cannot * np.log1p(-any_must), axis=2)
-        false_must, false_cannot = (1.0 - LEVELS) * rate / any_must, LEVELS * rate / (1.0 - any_must)
-        n_wrong = (level * (n_must * false_must + n_cannot * false_cannot)).sum()
-        rate = np.clip(n_wrong / len(is_must_link), LEAST_RATE, MOST_WRONG)
+    prior = np.log(np.where(is_one[..., None], LEVEL_PRIOR[::-1], LEVEL_PRIOR))
+    level, rate = _find_levels(n_must, n_cannot, prior, HIGH_RATE)
+    if rate >= MOST_WRONG:
+        level, _ = _find_levels(n_must, n_cannot, prior, FIRST_RATE)
     table: Floats = LEVELS[level.argmax(axis=2)]
     return np.where(is_one, np.maximum(table, 0.5), np.triu(table) + np.triu(table, 1).T)
+
+
+def _find_levels(n_must: Floats, n_cannot: Floats, prior: Floats, rate: float) -> tuple[Floats, float]:
+    """How probable each level is of two clusters, (K, K, 3), and the rate of errors, searched from this."""
+    for _ in range(STEPS):
+        any_must = LEVELS * (1.0 - rate) + (1.0 - LEVELS) * rate
+        level = softmax(prior + n_must * np.log(any_must) + n_cannot * np.log1p(-any_must), axis=2)
+        false_must, false_cannot = (1.0 - LEVELS) * rate / any_must, LEVELS * rate / (1.0 - any_must)
+        n_wrong = (level * (n_must * false_must + n_cannot * false_cannot)).sum()
+        rate = float(np.clip(n_wrong / (n_must + n_cannot).sum(), LEAST_RATE, MOST_WRONG))
+    return level, rate
 
 
 def most_wrong(pairs: PairArrays) -> float:
@@ -260,26 +270,20 @@ def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None
     """
     must = pairs.is_must_link
     _, pair = np.unique(unordered_pairs(pairs), return_inverse=True)
-    names, person = _people(pairs)
-    sure = np.abs(2.0 * pairs.value - 1.0)  # an answer of value 0.5 says nothing
+    errors = ErrorModel.of(pairs)
     prior = _log_odds(same)
     fixed = FIRST_RATE if share is None else max(share, LEAST_RATE)
-    alpha, beta = np.full(len(names), fixed), np.full(len(names), fixed)
+    alpha = beta = np.full(len(errors.names), fixed)
     for _ in range(STEPS if share is None else 1):
-        weight = np.where(
-            must,
-            np.log((1.0 - alpha) / beta)[person],
-            np.log(alpha / (1.0 - beta))[person],
-        )
-        odds = prior + np.bincount(pair, sure * weight)[pair]
-        together = expit(odds)
+        together = expit(prior + np.bincount(pair, errors.evidence(alpha, beta))[pair])
         if share is None:
-            alpha, beta = _rates(together, must, person, sure, len(names))
+            alpha, beta = errors.rates(together)
     right = np.where(must, together, 1.0 - together)
-    enough = np.bincount(person, minlength=len(names)) >= FEWEST_ANSWERS
+    right[~pairs.is_decided] = 1.0  # what says nothing cannot be wrong
+    enough = np.bincount(errors.person, minlength=len(errors.names)) >= FEWEST_ANSWERS
     informed = (1.0 - alpha - beta >= LEAST_INFORMED) | ~enough
-    wrong = _summarize(right, must, person, names, informed)
-    return Judgment(right, same, wrong, informed[person])
+    wrong = _summarize(right, errors, informed)
+    return Judgment(right, same, wrong, informed[errors.person])
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,15 +315,12 @@ class Judge:
         """A judge who remembers what the neighbors said at first, if must-links are few."""
         n_must_links = np.count_nonzero(self.pairs.is_must_link & (self(first).right >= LAST_TRUST))
         is_few = n_must_links < FEW_MUST_LINKS * n_clusters
-        return (
-            replace(self, first=first)
-            if is_few and len(self.witnesses.neighbors) <= FEW_ROWS * n_rows
-            else self
-        )
+        has_unpaired = len(self.witnesses.neighbors) <= FEW_ROWS * n_rows
+        return replace(self, first=first) if is_few and has_unpaired else self
 
     def same(self, memberships: NDArray[Any]) -> Floats:
         """What the neighbors say of each pair, (n_pairs,), by their memberships (n_asked, K)."""
-        return self.witnesses.same(memberships, self.pairs.is_must_link)
+        return self.witnesses.same(memberships, self.pairs.is_must_link, self.pairs.is_decided)
 
     def __call__(self, same: Floats) -> Judgment:
         """What to think of the answers."""
@@ -332,10 +333,8 @@ class Judge:
         found = self(same)
         if self.share is not None or found.wrong.share <= most_wrong(self.pairs):
             return found
-        n_pairs = len(self.pairs)
-        return Judgment(
-            np.ones(n_pairs), np.full(n_pairs, 0.5), WrongAnswers(0.0, 0.0, 0.0, 0), np.ones(n_pairs, bool)
-        )
+        one = np.ones(len(self.pairs))
+        return Judgment(one, 0.5 * one, WrongAnswers(0.0, 0.0, 0.0, 0), one.astype(bool))
 
     def worth(self, same: Floats, progress: float) -> NDArray[np.float32]:
         """What each answer counts, (n_pairs,), after so much of the training, from 0 to 1."""
@@ -351,44 +350,16 @@ def _log_odds(same: Floats) -> Floats:
     return odds
 
 
-def _people(pairs: PairArrays) -> tuple[list[str], Integers]:
-    """Names, and whose answer each is; one name for all where not more are known."""
-    if pairs.details.by is None:
-        return [""], np.zeros(len(pairs), np.int64)
-    names, person = np.unique(pairs.by.astype(str), return_inverse=True)
-    return names.tolist(), person.astype(np.int64)
+def _summarize(right: Floats, errors: ErrorModel, informed: NDArray[np.bool_]) -> WrongAnswers:
+    must = errors.must
 
-
-def _rates(
-    together: Floats, must: NDArray[np.bool_], person: Integers, sure: Floats, n_people: int
-) -> tuple[Floats, Floats]:
-    """The step of EM that updates alpha and beta of everybody, (n_people,)."""
-
-    def count(amount: Floats) -> Floats:
-        return np.bincount(person, sure * amount, minlength=n_people).astype(np.float64)
-
-    apart = 1.0 - together
-    n_same, n_apart = count(together), count(apart)
-    false_cannot, false_must = count(together * ~must), count(apart * must)
-    common = (false_cannot.sum() + false_must.sum()) / max(n_same.sum() + n_apart.sum(), 1.0)
-    found = []
-    for n_false, n_all in ((false_cannot, n_same), (false_must, n_apart)):
-        of_all = (n_false.sum() + COUPLING * common) / (n_all.sum() + COUPLING)
-        rate = (n_false + COUPLING * of_all) / (n_all + COUPLING) if n_people > 1 else np.array([of_all])
-        found.append(np.clip(rate, LEAST_RATE, 1.0 - LEAST_RATE))
-    return found[0], found[1]
-
-
-def _summarize(
-    right: Floats, must: NDArray[np.bool_], person: Integers, names: list[str], informed: NDArray[np.bool_]
-) -> WrongAnswers:
     def share(which: NDArray[np.bool_]) -> float:
         return float((1.0 - right[which]).mean()) if which.any() else 0.0
 
     people = {}
-    if len(names) > 1:
-        for number, name in enumerate(names):
-            mine = person == number
+    if len(errors.names) > 1:
+        for number, name in enumerate(errors.names):
+            mine = errors.person == number
             people[name] = ErrorRates(
                 int(mine.sum()), share(mine & must), share(mine & ~must), bool(informed[number])
             )

@@ -1,8 +1,9 @@
-"""How sure the probabilities of clusters may be, from pairs and what an unprejudiced eye says of their rows.
+"""Calibrate the probabilities of clusters on pairs, with labels that do not depend on these pairs.
 
 Training moves the rows of a pair wherever the answer wants them, so that these rows do not tell how often new
 rows are right. Others do: the label that most of their neighbors have, which knows nothing of a row's own
-pairs; or the label of a short training on other pairs (``rehearse`` in ``estimators/setting_search.py``).
+pairs; or the label of a short training on other pairs (``train_with_hold_out`` in
+``estimators/setting_search.py``).
 With α the share of rows that are right in this way, and wrong rows spread over the other clusters,
 
     P(same label | must-link)   = α² + (1 - α)² / (K - 1)
@@ -26,9 +27,9 @@ from spherepair.constraints.pair_arrays import PairArrays
 
 Integers = NDArray[np.int64]
 
-#: Pairs of each kind that are looked at, rows among which neighbors are sought, and neighbors that vote.
+#: Pairs of each kind that are used, rows that are searched for neighbors, and neighbors that vote.
 MOST_PAIRS, MOST_ROWS, N_VOTERS = 1000, 16_384, 10
-#: Rows whose probabilities are averaged to find the temperature.
+#: The temperature is found on so many rows.
 TEMPERATURE_ROWS = 4096
 #: Entries of a block of distances.
 BLOCK_ENTRIES = 2**24

@@ -1,4 +1,4 @@
-"""Rows that belong to no cluster: how far they lie from all rows of the fit, on a scale of false alarms.
+"""Novelty detection: how far a row lies from the rows of the fit, on a scale of false alarms.
 
 A network sends anything somewhere, so its embedding cannot tell. The rows themselves can. With A the first q
 principal axes of the scaled rows, C the covariance of y = Aᵀ(x - mean) within clusters and m_k the means of

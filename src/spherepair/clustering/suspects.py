@@ -12,9 +12,9 @@ from spherepair.constraints import Constraints
 from spherepair.constraints.pair_arrays import positions_among
 
 MUST_LINK, CANNOT_LINK = "must-link", "cannot-link"
-#: Neighbors that say "the same" with a probability beyond these contradict an answer or confirm it.
+#: The neighbors contradict or confirm an answer if their probability of "the same" is beyond one of these.
 CLEARLY_DIFFERENT, CLEARLY_SAME = 0.2, 0.8
-#: Contradictions that are searched for a chain against an answer.
+#: At most so many contradictions are searched for a chain against an answer.
 MOST_CHAINS = 1000
 #: Share of wrong answers of one kind from which a person's record is a reason.
 POOR_RECORD = 0.25
@@ -91,7 +91,7 @@ def answers_to_look_at(
             suspects.append(replace(_suspect(known, judgment, one, chains), source_row=source))
         is_listed = np.isin(place, shown)
     is_against = (labels[pairs.left] == labels[pairs.right]) != pairs.is_must_link
-    violated = pairs[is_against & ~is_listed]
+    violated = pairs[is_against & pairs.is_decided & ~is_listed]
     return suspects + [
         Suspect(
             left,

@@ -287,7 +287,7 @@ class Constraints(LinkedPairs):
         *Pairs* have the columns ``left,right,link`` and perhaps ``weight``, ``by`` (or ``who``,
         ``annotator``), ``time`` and ``value``. A must-link is written must-link, must, ml, same, 1, true
         or yes; a cannot-link is written cannot-link, cannot, cl, different, 0, -1, false or no, in upper
-        or lower case. Pairs whose link is blank, unsure or skip are left out and counted in a
+        or lower case. Pairs whose link is blank or skip are left out and counted in a
         ``ConstraintWarning``. A blank weight means 1; a blank value means 1 for a must-link and 0 for a
         cannot-link.
 

@@ -76,7 +76,8 @@ class LinkedPairs(PairArrays):
         >>> [(pair.left, pair.right, pair.is_must_link) for pair in pairs.closure()[3:]]
         [(0, 2, True), (0, 3, False), (1, 3, False)]
         """
-        return concatenate(self, entailed_pairs(self, self._consistent_graph(), max_pairs=max_pairs))
+        told = self[self.is_decided] if self.details.value is not None else self
+        return concatenate(self, entailed_pairs(told, told._consistent_graph(), max_pairs=max_pairs))
 
     def proved_groups(self) -> ProvedGroups:
         """Groups of rows of which every two are known to differ: there are at least as many clusters."""
@@ -115,6 +116,8 @@ class ConstraintSummary:
         Cannot-links that contradict must-links.
     n_entailed_must_link, n_entailed_cannot_link : int
         Pairs that the closure would add, once contradictory cannot-links are dropped.
+    n_unsure : int
+        Pairs of value 0.5, which are neither must-links nor cannot-links.
 
     Examples
     --------
@@ -136,12 +139,14 @@ class ConstraintSummary:
     n_conflicts: int
     n_entailed_must_link: int
     n_entailed_cannot_link: int
+    n_unsure: int = 0
 
     def __str__(self) -> str:
+        unsure = f", {self.n_unsure} unsure" if self.n_unsure else ""
         return "\n".join(
             [
                 f"pairs           {self.n_pairs} ({self.n_must_link} must-link, "
-                f"{self.n_cannot_link} cannot-link; {self.n_duplicates} repeated, kept once)",
+                f"{self.n_cannot_link} cannot-link{unsure}; {self.n_duplicates} repeated, kept once)",
                 f"rows covered    {self.n_rows_covered} in {self.n_components} must-link "
                 f"components, the largest of {self.largest_component}",
                 f"entailed        {self.n_entailed_must_link} must-link, "
@@ -155,14 +160,17 @@ def summarize(pairs: PairArrays) -> ConstraintSummary:
     """Count everything without building the closure."""
     graph = build_graph(pairs)
     wrong = is_contradictory(pairs, graph)
-    consistent = pairs[~wrong]
+    told = ~wrong & pairs.is_decided
+    consistent = pairs[told]
     # The must-links are all still there, so the components are too.
-    entailed = count_entailed(consistent, build_graph(consistent) if wrong.any() else graph)
-    n_must_link = int(pairs.is_must_link.sum())
+    entailed = count_entailed(consistent, graph if told.all() else build_graph(consistent))
+    n_must_link = int((pairs.is_must_link & pairs.is_decided).sum())
+    n_unsure = len(pairs) - int(np.count_nonzero(pairs.is_decided))
     return ConstraintSummary(
         n_pairs=len(pairs),
         n_must_link=n_must_link,
-        n_cannot_link=len(pairs) - n_must_link,
+        n_cannot_link=len(pairs) - n_unsure - n_must_link,
+        n_unsure=n_unsure,
         n_duplicates=pairs.n_duplicates,
         n_rows_covered=len(graph.components.rows),
         n_components=graph.components.n_components,

@@ -20,6 +20,8 @@ SHOWN_IN_CHAIN = 12
 #: Work spent on one report: rows that searches for chains may visit. It bounds how many contradictions are
 #: tallied and how many answers are taken back one by one; what is contradictory then loses its cannot-links.
 MOST_VISITED = 20_000_000
+#: Of more pairs, the cheapest set to take back is not searched to name the suspect of one contradiction.
+FEW_PAIRS = 20_000
 #: Contradictions that are tallied, at most.
 MOST_TALLIED = 2000
 
@@ -39,8 +41,8 @@ class Conflict:
     chain_rows : tuple of int
         The same for each must-link of the chain.
     suspect : tuple of two int, optional
-        The rows of the answer that is most likely wrong: it is in more contradictions than the others, so
-        the fewest answers are on its side. ``None`` where no answer is.
+        The rows of the answer that is most likely wrong: one without which the fewest others have to be taken
+        back, or that is in more contradictions than the others. ``None`` where all are in as many.
 
     Examples
     --------
@@ -200,6 +202,11 @@ class ConflictReport(Sequence[Conflict]):
         return np.bincount(np.array(involved, np.int64), minlength=len(self._pairs))
 
     @cached_property
+    def _cheapest(self) -> IndexArray:
+        """What :meth:`take_back` gives, of so few pairs that naming one answer does not take seconds."""
+        return self.take_back() if len(self._pairs) <= FEW_PAIRS else np.empty(0, np.int64)
+
+    @cached_property
     def _visited(self) -> IndexArray:
         """Rows that searches for the chains of the first contradictions visit, summed; never none of them."""
         tallied = self._graph.left_component[self.pair_index[:MOST_TALLIED]]
@@ -214,6 +221,10 @@ class ConflictReport(Sequence[Conflict]):
     def _suspect(self, pair: int, links: IndexArray) -> tuple[int, int] | None:
         answers = np.append(links, pair)
         times = self._tally[answers]
+        if (times == times[0]).all():
+            return None
+        # Of those that are to be taken back, where these are known; ties are settled there.
+        times = times + len(self._pairs) * np.isin(answers, self._cheapest)
         if np.count_nonzero(times == times.max()) > 1:
             return None
         accused = answers[times.argmax()]

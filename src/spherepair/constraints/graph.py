@@ -86,7 +86,7 @@ def build_graph(pairs: PairArrays) -> PairGraph:
     """Renumber the rows of `pairs` and find the components of their must-links."""
     rows, positions = np.unique(np.concatenate([pairs.left, pairs.right]), return_inverse=True)
     left, right = np.split(positions, 2)
-    must = pairs.is_must_link
+    must = pairs.is_must_link & pairs.is_decided
     links = coo_array(
         (np.ones(int(must.sum()), np.int8), (left[must], right[must])), shape=(len(rows), len(rows))
     )
@@ -112,7 +112,8 @@ def unordered_pairs(pairs: PairArrays) -> IndexArray:
 
 def is_contradictory(pairs: PairArrays, graph: PairGraph) -> BoolArray:
     """Mask of the cannot-links whose two ends are connected by must-links."""
-    return np.asarray(~pairs.is_must_link & (graph.left_component == graph.right_component))
+    is_inside = graph.left_component == graph.right_component
+    return np.asarray(~pairs.is_must_link & pairs.is_decided & is_inside)
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,7 @@ def _neighbors(differ: Any, place: int) -> IndexArray:
 
 def _differing_components(pairs: PairArrays, graph: PairGraph) -> Any:
     """Symmetric csr_array of shape (C, C) with a one where a cannot-link runs between two components."""
-    cannot = ~pairs.is_must_link & (graph.left_component != graph.right_component)
+    cannot = ~pairs.is_must_link & pairs.is_decided & (graph.left_component != graph.right_component)
     left, right = graph.left_component[cannot], graph.right_component[cannot]
     n_components = graph.components.n_components
     keys = np.unique(np.concatenate([left, right]) * n_components + np.concatenate([right, left]))

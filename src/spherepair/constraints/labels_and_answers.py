@@ -29,6 +29,7 @@ from spherepair.constraints.pair_arrays import (
     refuse,
 )
 from spherepair.constraints.pairs_file import (
+    UNSURE_WORDS,
     column_names,
     file_warning,
     holds_labels,
@@ -184,15 +185,16 @@ def read_record(kind: type[Pairs], path: Path, *, n_rows: int | None) -> Pairs:
         else:
             raise _damage(path, line, "it is no new answer and takes back no earlier one")
     stated = [pair for pairs in standing.values() for pair in pairs]
-    left, right, links, by, time, lines = zip(*stated, strict=True) if stated else ((),) * 6
+    left, right, values, by, time, lines = zip(*stated, strict=True) if stated else ((),) * 6
 
     def locate(index: int) -> str:
         return f"{path.name} line {lines[index]}"
 
     ends = np.array(left, np.int64), np.array(right, np.int64)
-    is_must_link = np.array(links, bool)
+    value = np.array(values, np.float64)
+    is_must_link = value > 0.5
     check_pairs(*ends, locate=locate, n_rows=n_rows)
-    details = as_details(by, time, None, is_must_link, locate=locate)
+    details = as_details(by, time, value, is_must_link, locate=locate)
     return kind(*ends, is_must_link, np.ones(len(stated), np.float32), np.array(lines), details=details)
 
 
@@ -229,12 +231,16 @@ def _parse(text: bytes, path: Path, line: int) -> dict[str, Any]:
 
 
 def _stated(event: dict[str, Any], path: Path, line: int) -> list[tuple[Any, ...]]:
-    """Pairs of one answer, each with its link, person, time and line."""
+    """Pairs of one answer, each with its value, person, time and line; an unsure answer has the value 0.5."""
     links, by, time = event.get("links"), event.get("by", ""), event.get("time", "")
     if not (isinstance(by, str) and isinstance(time, str)):
         raise _damage(path, line, "by and time must be text")
     if not (isinstance(links, list) and all(map(_is_link, links))):
         raise _damage(path, line, "links must be a list of [row, row, 1 or 0]")
+    if event.get("kind") == "pair" and event.get("answer") in UNSURE_WORDS:
+        links = [[event.get("left"), event.get("right"), 0.5]]
+        if not all(map(_is_whole, links[0][:2])):
+            raise _damage(path, line, "left and right must be rows")
     return [(*link, by, time, line) for link in links]
 
 

@@ -7,7 +7,9 @@ counted.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,6 +45,7 @@ from spherepair.files.columns import (
     require_pyarrow,
     write_columns,
 )
+from spherepair.files.untrusted import PAIR_BYTES, refuse_large
 
 SUFFIXES = (*CSV_SUFFIXES, *JSON_LINES_SUFFIXES, *PARQUET_SUFFIXES)
 MUST_LINK_WORDS = ("must-link", "must_link", "must", "ml", "same", "1", "1.0", "true", "yes")
@@ -51,7 +54,9 @@ CANNOT_LINK_WORDS = (
     *("0", "0.0", "-0", "-1", "-1.0", "false", "no"),
 )
 #: Links that say nothing; such pairs are left out.
-NO_ANSWER_WORDS = ("", "unsure", "skip")
+NO_ANSWER_WORDS = ("", "skip")
+#: A link that says how sure the answer is: a number between 0 and 1, or a word for 0.5.
+UNSURE_WORDS = ("unsure",)
 # 18 digits always fit into 64 bits; no row number has more.
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
 _NEEDED = ("left", "right", "link")
@@ -82,9 +87,9 @@ def read_pairs(kind: type[Pairs], file: ColumnFile, *, ids: Any, n_rows: int | N
 
     left, right = (_ends(columns, end, lookup, locate) for end in ("left", "right"))
     check_pairs(left, right, locate=locate, n_rows=n_rows if lookup is None else len(lookup))
-    is_must_link = _links(columns["link"], locate)
+    is_must_link, graded = _links(columns["link"], locate)
     weight = _weights(columns.get("weight"), len(left), locate)
-    details = _details(columns, is_must_link, locate)
+    details = _details(columns, is_must_link, graded, locate)
     return kind(left, right, is_must_link, weight, rows, details=details)
 
 
@@ -122,22 +127,34 @@ def _ends(columns: Mapping[str, Any], end: str, lookup: RowIds | None, locate: L
     return find_rows(columns[end], lookup, locate)
 
 
-def _links(column: Any, locate: Locate) -> BoolArray:
+def _links(column: Any, locate: Locate) -> tuple[BoolArray, ValueArray | None]:
+    """Whether each link is a must-link, and their values where some are graded."""
     import pyarrow.compute as pc
 
     encoded = pc.utf8_lower(pc.utf8_trim_whitespace(as_text(column))).dictionary_encode()
     words = encoded.dictionary.to_pylist()
     codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
-    is_known = np.array([word in MUST_LINK_WORDS + CANNOT_LINK_WORDS for word in words], bool)
+    values = np.array([_value_of(word) for word in words], np.float64)
     refuse(
-        ~is_known[codes],
+        np.isnan(values)[codes],
         lambda k: (
             f"{locate(k)} has the link {quoted(column[k].as_py())}; it must be must-link (or must, ml, same, "
-            "1, true) or cannot-link (or cannot, cl, different, 0, -1, false). How sure an answer is goes "
-            "into a column value, from 0 to 1."
+            "1, true), cannot-link (or cannot, cl, different, 0, -1, false), unsure, or a number from 0 "
+            "(surely different) to 1 (surely the same)."
         ),
     )
-    return np.array([word in MUST_LINK_WORDS for word in words], bool)[codes]
+    is_graded = ((values > 0.0) & (values < 1.0)).any()
+    return (values > 0.5)[codes], values[codes] if is_graded else None
+
+
+def _value_of(word: str) -> float:
+    """From 0, surely different, to 1, surely the same; NaN for a word that is no link."""
+    if word in MUST_LINK_WORDS or word in CANNOT_LINK_WORDS:
+        return float(word in MUST_LINK_WORDS)
+    if word in UNSURE_WORDS:
+        return 0.5
+    value = float(word) if re.match(_NUMBER, word) else math.nan
+    return value if 0.0 <= value <= 1.0 else math.nan
 
 
 def _weights(column: Any | None, n_pairs: int, locate: Locate) -> WeightArray:
@@ -148,12 +165,28 @@ def _weights(column: Any | None, n_pairs: int, locate: Locate) -> WeightArray:
     return as_weight(found, n_pairs, name="weight", locate=locate)
 
 
-def _details(columns: dict[str, Any], is_must_link: BoolArray, locate: Locate) -> AnswerDetails:
+def _details(
+    columns: dict[str, Any], is_must_link: BoolArray, graded: ValueArray | None, locate: Locate
+) -> AnswerDetails:
     by, time = (texts(columns[name]) if name in columns else None for name in ("by", "time"))
-    value = None
+    value = graded
     if "value" in columns:
-        value = numbers(columns["value"], is_must_link.astype(np.float64), name="value", locate=locate)
+        by_link = is_must_link.astype(np.float64) if graded is None else graded
+        value = numbers(columns["value"], by_link, name="value", locate=locate)
+        _refuse_two_values(value, by_link, locate)
     return as_details(by, time, value, is_must_link, locate=locate)
+
+
+def _refuse_two_values(value: ValueArray, by_link: ValueArray, locate: Locate) -> None:
+    """Refuse a link that is a number between 0 and 1 beside another one in the column value."""
+    is_graded = (by_link > 0.0) & (by_link < 1.0)
+    refuse(
+        is_graded & (value != by_link),
+        lambda k: (
+            f"{locate(k)} has the link {by_link[k]:g} and the value {value[k]:g}; leave one of them blank or "
+            "make them equal."
+        ),
+    )
 
 
 def write_pairs(pairs: PairArrays, path: str | os.PathLike[str], *, ids: Any) -> None:
@@ -202,8 +235,8 @@ def _is_answer(column: Any, file: ColumnFile) -> BoolArray:
     n_left_out = len(words) - int(is_answer.sum())
     if n_left_out:
         file_warning(
-            f"{file.path.name}: {n_left_out} of {len(words)} pairs left out, because their link is blank, "
-            "unsure or skip.",
+            f"{file.path.name}: {n_left_out} of {len(words)} pairs left out, because their link is blank or "
+            "skip.",
             stacklevel=5,
         )
     return is_answer
@@ -244,6 +277,7 @@ def read_used(file: ColumnFile, used: Mapping[str, Sequence[str]]) -> dict[str, 
     # As text: numbers are parsed later, because an id such as 007 must stay what it is.
     in_file = {what: file.names[place] for what, place in places.items()}
     table = file.read(list(in_file.values()), text=list(in_file.values()))
+    refuse_large(PAIR_BYTES * len(table), file.path.stat().st_size, file.fail)
     return {what: plain(table[name]) for what, name in in_file.items()}
 
 

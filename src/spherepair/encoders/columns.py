@@ -1,4 +1,4 @@
-"""What is made of each column of a table: its kind, found out or asked for, and transformers for it."""
+"""How each column of a table is encoded: its kind, guessed or given, and its transformers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from spherepair.errors import UnusableColumnsError
 from spherepair.files.data_tables import not_numeric
 
 KINDS = ("number", "category", "date", "boolean", "text", "image")
-#: Columns of fewer different words are categories; of more, a few numbers describe the letters of each.
+#: Columns with fewer distinct words are categories; with more, each word is described by its letters.
 MOST_CATEGORIES, WORD_NUMBERS = 40, 30
-#: Categories that are asked for have so many columns at most; the rarest share one.
+#: A category column named by the user becomes at most so many columns; the rarest categories share one.
 MOST_ASKED_CATEGORIES = 100
 #: Up to this share of words, a column is taken for numbers with typing errors.
 RARE_SHARE = 0.1
-#: A column of words is text if half of its values have so many words, and this share is different.
+#: A column of words is text if half of its values have so many words and this share is distinct.
 TEXT_WORDS, TEXT_DIFFERENT = 4, 0.5
 _ID_NAMES = ("id", "index", "key", "row", "uuid", "guid", "unnamed: 0", "")
 #: What to install for tables.

@@ -1,4 +1,4 @@
-"""Rows embedded batch by batch by a model: progress, results kept between fits, identity of the model.
+"""Embed rows batch by batch with a model: progress, a cache of embeddings, identity of the model.
 
 An embedding of many rows is kept in the folder of cached data under a hash of the model and of the rows:
 a second fit on the same rows reads it. ``SPHEREPAIR_DATA`` names that folder.
@@ -27,9 +27,9 @@ from spherepair.files import atomic_write, data_folders
 logger = logging.getLogger(__name__)
 
 Floats = NDArray[np.float32]
-#: Called with the rows done and all rows.
+#: Called with the number of rows done and of all rows.
 Follow = Callable[[int, int], None]
-#: Most bytes of kept embeddings; the ones that were not read for longest go first.
+#: Largest size of the cache in bytes; the embeddings read least recently are removed first.
 MOST_CACHED_BYTES = 2 * 2**30
 #: Seconds before progress is shown, and between two updates of it.
 PROGRESS_DELAY, PROGRESS_PAUSE = 2.0, 0.2

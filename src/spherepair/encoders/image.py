@@ -26,7 +26,7 @@ from spherepair.files.data_tables import picture_files
 
 #: Longest side of plain pixels.
 LARGEST_SIDE = 32
-#: Pictures that decide about size and color.
+#: So many pictures are opened to choose size and color.
 SAMPLE_PICTURES = 64
 PIXELS = "pixels"
 _SHOWN_BAD = 3

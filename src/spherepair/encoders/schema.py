@@ -24,7 +24,7 @@ LONGEST_TEXT, MOST_NUMBERS = 100_000, 10_000_000
 _WORD_PATTERN = r"(?u)\b\w\w+\b"
 _LEFT_OUT, _WORDS = "left out", "words"
 
-#: Whether the value of an attribute is what it should be.
+#: Tells whether the value of an attribute is valid.
 Rule = Callable[[Any], bool]
 
 

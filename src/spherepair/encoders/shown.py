@@ -1,4 +1,4 @@
-"""What people see of rows that an encoder turned into numbers: words, pictures, values of columns."""
+"""Encoded rows in a form that people can read: words, pictures, values of columns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _only_column(encoder: Any, X: Any, kind: str) -> Any:
 
 
 def _of_texts(encoder: Any, X: Any) -> Shown | None:
-    """Which of the frequent words each text has."""
+    """One column per frequent word: 1 where a text has it."""
     column = only_texts(encoder, X)
     if column is None:
         return None
@@ -69,7 +69,7 @@ def _of_pictures(encoder: Any, X: Any) -> Shown | None:
 
 
 def _of_columns(encoder: Any, X: Any) -> Shown | None:
-    """Numbers as they are, and whether a column has one of its frequent values."""
+    """Numbers as they are, and one column per frequent value of the other columns: 1 where a row has it."""
     if not hasattr(encoder, "shown_columns"):
         return None
     shown: dict[str, Any] = {}

@@ -21,12 +21,11 @@ from spherepair.encoders.columns import INSTALL, KINDS, ColumnPlan, plan_fields
 from spherepair.encoders.embedding import Floats, require
 from spherepair.encoders.image import ImageEncoder
 from spherepair.encoders.text import TextEncoder
-from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
+from spherepair.errors import InvalidDataError, InvalidParameterError, listed, quoted
 
 #: Kinds that need no further number for missing values.
 _SAYS_MISSING = ("category", "boolean", "text", "image")
 _TINY = 1e-12
-_SHOWN_NAMES = 8
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -164,7 +163,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         unknown = [name for name in (*drop, *kinds, *chosen) if name not in names]
         if unknown:
             raise InvalidDataError(
-                f"the table has no column {_listed(list(dict.fromkeys(unknown)))}; it has {_listed(names)}."
+                f"the table has no column {listed(list(dict.fromkeys(unknown)))}; it has {listed(names)}."
             )
         wanted = [name for name in chosen if name not in drop]
         if not wanted:
@@ -352,10 +351,5 @@ def _refuse_missing(needed: list[str], names: list[str]) -> None:
     if missing:
         raise InvalidDataError(
             f"the table lacks {len(missing)} of the {len(needed)} columns that the encoder was fitted on: "
-            f"{_listed(missing)}."
+            f"{listed(missing)}."
         )
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(quoted(name) for name in names[:_SHOWN_NAMES])
-    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES} more"

@@ -23,9 +23,9 @@ from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.dcc import VanillaDCC, VolMaxDCC
 from spherepair.estimators.dcgmm import DCGMM
 from spherepair.estimators.dec import CIDEC, SDEC
+from spherepair.estimators.fitted_state import restore_assessment
 from spherepair.estimators.judging import JudgingClusterer
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.estimators.trust.packing import restore_assessment
 from spherepair.persistence import (
     NETWORK_PREFIX,
     decode_details,

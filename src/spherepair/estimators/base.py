@@ -18,8 +18,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import InvalidParameterError as SklearnInvalidParameterError
-from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -29,7 +27,7 @@ from spherepair.clustering.assigners import Assignment
 from spherepair.constraints import Constraints
 from spherepair.encoders import pack_encoder
 from spherepair.errors import InvalidParameterError, TrainingDivergedError
-from spherepair.estimators.fitted_state import FittedState
+from spherepair.estimators.fitted_state import FittedState, pack_assessment
 from spherepair.estimators.job import (
     FIT,
     REFINING,
@@ -45,15 +43,16 @@ from spherepair.estimators.job import (
 )
 from spherepair.estimators.trust import AssessedClusterer
 from spherepair.estimators.trust.explaining import ExplainedClusterer, propose_names
-from spherepair.estimators.trust.packing import pack_assessment
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import save_model
+from spherepair.settings import check_parameters
 from spherepair.training import Monitor, Plan, Record
 from spherepair.training.hardware import (
     choose_effort,
     choose_hardware,
     derive_seed,
     limit_threads,
+    refuse_without_memory,
     resolve_seed,
 )
 from spherepair.training.optimization import RULES, StoppingRule, resolve_stopping
@@ -79,6 +78,8 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
     #: Dataclasses that parameters may hold and that are saved with the model.
     _settings: ClassVar[tuple[type, ...]] = (*RULES.values(), JointPretraining, StackedPretraining)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+    #: Layers as wide as a row: the first of the encoder, and the last of the decoder if there is one.
+    _n_wide_layers: ClassVar[int] = 2
     _seed: int
     _scaling: Any
 
@@ -125,10 +126,10 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
             job = self._start(table, pairs, checkpoint)
             with limit_threads(job.network, self._hardware):
                 self._pretrain(job)
-                rehearsal = self._rehearse(job)
+                hold_out = self._hold_out(job)
                 try:
                     self._learn(job)
-                    self._assess(job, rehearsal)
+                    self._assess(job, hold_out)
                     self.group_names_ = propose_names(self, X, table)
                 except BaseException:
                     self._reset()  # no model that has labels and does not know how sure they are
@@ -306,13 +307,7 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
     # The steps of fit.
 
     def _check_parameters(self) -> None:
-        parameters = self.get_params(deep=False)
-        try:
-            validate_parameter_constraints(
-                self._parameter_constraints, parameters, caller_name=type(self).__name__
-            )
-        except SklearnInvalidParameterError as error:
-            raise InvalidParameterError(str(error)) from error
+        check_parameters(self)
         validation.hidden_sizes(self.hidden_dims)
         resolve_stopping(self.stopping)
 
@@ -336,6 +331,9 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         is_weighed = takes_raw_rows(self) and self.scaling == "auto"  # its columns are in one unit already
         self._scaling = learn_scaling(table, "common" if is_weighed else self.scaling)
         self._embedding_dim = self._choose_embedding_dim(table.shape[1])
+        sizes = validation.hidden_sizes(self.hidden_dims, auto=self._hidden_dims)
+        if sizes and not isinstance(getattr(self, "encoder", None), nn.Module):
+            refuse_without_memory(self._n_wide_layers * table.shape[1] * sizes[0], self._hardware)
 
     def _start(self, table: Any, pairs: Constraints, folder: str | Path | None) -> Job:
         """Build the network and open rows and checkpoint."""

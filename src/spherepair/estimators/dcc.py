@@ -124,6 +124,7 @@ class VanillaDCC(AssigningClusterer):
     (5, 3)
     """
 
+    _n_wide_layers: ClassVar[int] = 1
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **TRAINING_PARAMETERS,
         "robust": ["boolean"],
@@ -343,7 +344,7 @@ class VolMaxDCC(VanillaDCC):
             batch_size=self.batch_size,
             seed=job.session.seed,
             stream=stage.name,
-            rows_per_step=self.volume_rows,
+            rows_per_step=int(self.volume_rows),
         )
         # Differs from the paper: it has no clipping; the authors' code clips network and B' together.
         return Plan(

@@ -109,8 +109,11 @@ class Job:
 
     @property
     def trusted(self) -> Constraints:
-        """The pairs that are more likely right than wrong, weighed."""
-        return self.pairs if self.worth is None else self.weighed[self.worth >= 0.5]
+        """The pairs that say something and are more likely right than wrong, weighed."""
+        is_trusted = (
+            self.pairs.is_decided if self.worth is None else self.pairs.is_decided & (self.worth >= 0.5)
+        )
+        return self.weighed if is_trusted.all() else self.weighed[is_trusted]
 
 
 def weigh_pairs(pairs: Constraints, worth: NDArray[np.float32]) -> Constraints:

@@ -50,10 +50,11 @@ from spherepair.errors import InvalidParameterError
 from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.job import FIT, Job, Stage, weigh_pairs
 from spherepair.estimators.reweighing import Look, Reweighing
-from spherepair.estimators.setting_search import rehearse
-from spherepair.estimators.trust import Rehearsal
+from spherepair.estimators.setting_search import train_with_hold_out
+from spherepair.estimators.trust import HoldOut
 from spherepair.terms import SemiSupervisedObjective
-from spherepair.terms.row_terms import nearest_neighbors, term_rows
+from spherepair.terms.neighbor_search import nearest_neighbors
+from spherepair.terms.row_terms import term_rows
 from spherepair.training.batches import PairTensors
 from spherepair.training.hardware import torch_generator
 from spherepair.training.rows import map_rows, map_some_rows
@@ -61,30 +62,30 @@ from spherepair.training.rows import map_rows, map_some_rows
 logger = logging.getLogger(__name__)
 
 FURTHER, DRAFT, WEIGHED = Stage("further pretraining"), Stage("weighed pairs, draft"), Stage("weighed pairs")
-#: Share of its epochs that a draft of the second training takes.
+#: The draft of the second training takes this share of its epochs.
 DRAFT_SHARE = 0.6
-#: Names of what a checkpoint of the first training holds for the second.
+#: Names under which a checkpoint of the first training keeps what the second needs.
 PRETRAINED, SAME, N_CLUSTERS = "pretrained.", "same", "n_clusters"
-#: Neighbors of a row that are asked.
+#: So many neighbors of a row judge its answers.
 N_WITNESSES = 20
-#: Pairs of rows that are compared to find neighbors, at most and at a time; beyond it trees are searched.
+#: Neighbors are found by comparing at most so many pairs of rows, so many at a time; beyond that, by trees.
 MOST_COMPARED, COMPARED_AT_ONCE = 2**27, 2**21
-#: Below this estimated share nothing is wrong.
+#: A smaller estimated share counts as no wrong answers at all.
 LEAST_SHARE = 0.01
-#: The first training is looked at after every such part of its epochs.
+#: The answers are judged so many times, evenly spaced, during the first training.
 LOOKS = 5
-#: The more answers the neighbors deny, the longer they must insist: after so many looks, at most this share.
+#: After so many judgments the first training ends if at most this share of the answers seems wrong.
 INSISTENCE = {2: 0.22, 3: 0.33, 4: MOST_WRONG}
-#: Restarts and iterations of k-means for such a judgment.
+#: Restarts and iterations of k-means for a judgment.
 KMEANS_STARTS, KMEANS_ITERATIONS = 3, 20
 
 
 class JudgingClusterer(DeepConstrainedClusterer):
     """A method that can estimate which answers are wrong and train on what each is worth."""
 
-    #: Share of wrong answers, "auto" to estimate it, or ``None`` to take all for right; of SpherePair.
+    #: Parameter of SpherePair: share of wrong answers; "auto" estimates it, ``None`` trusts all answers.
     wrong_answers: float | str | None = None
-    #: Whether to estimate it; of the other methods.
+    #: Parameter of the other methods: whether to estimate the share of wrong answers.
     robust: bool = False
 
     def suspects(self, n: int | None = 20) -> list[Suspect]:
@@ -187,7 +188,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
         return judge.same(self._memberships(z, 0, self.n_clusters_))
 
     def _has_time_for_draft(self, job: Job) -> bool:
-        """Whether the second training may be tried beforehand."""
+        """Whether there is time for a draft of the second training."""
         return False
 
     def _pretrain_further(self, job: Job, stage: Stage) -> bool:
@@ -220,8 +221,8 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _share_wrong(self) -> float | str | None:
         return "auto" if self.robust else self.wrong_answers
 
-    def _rehearse(self, job: Job) -> Rehearsal | None:
-        return rehearse(self, job, self._pretrained(job))
+    def _hold_out(self, job: Job) -> HoldOut | None:
+        return train_with_hold_out(self, job, self._pretrained(job))
 
     def _can_judge(self, pairs: Constraints) -> bool:
         n_must = int(np.count_nonzero(pairs.is_must_link))
@@ -229,7 +230,8 @@ class JudgingClusterer(DeepConstrainedClusterer):
 
     def _trusted_pairs(self) -> Constraints:
         """The pairs of the fit that are more likely right than wrong, weighed."""
-        return weigh_pairs(self.constraints_, self.pair_weights_)[self.pair_weights_ >= 0.5]
+        is_trusted = (self.pair_weights_ >= 0.5) & self.constraints_.is_decided
+        return weigh_pairs(self.constraints_, self.pair_weights_)[is_trusted]
 
     def _known_worth(self, pairs: Constraints) -> NDArray[np.float32] | None:
         if bool((self.pair_weights_ == 1.0).all()):
@@ -248,9 +250,11 @@ class JudgingClusterer(DeepConstrainedClusterer):
         z = torch.from_numpy(map_rows(self._view_before_pairs(pretrained), job.rows, self._hardware))
         ends, places = np.unique(np.concatenate([job.pairs.left, job.pairs.right]), return_inverse=True)
         seed, device = job.session.seed, self._hardware.device
-        rows = term_rows(job.rows.n_rows, torch.from_numpy(ends), seed=seed, device=torch.device("cpu"))
-        # Rows in pairs come first in a sample, unless there are more of them than it holds.
-        lines = torch.searchsorted(rows, torch.from_numpy(ends)).clamp(max=len(rows) - 1)
+        in_pairs = torch.from_numpy(ends)
+        sample = term_rows(job.rows.n_rows, in_pairs, seed=seed, device=torch.device("cpu"))
+        # A sample may hold fewer rows than there are in pairs, and each of them is asked about.
+        rows = torch.from_numpy(np.union1d(sample, ends))
+        lines = torch.searchsorted(rows, in_pairs)
         generator = torch_generator(seed, "witnesses", device=device)
         found = _neighbors_of(z[rows].to(device), lines.to(device), generator).cpu()
         asked, neighbors = np.unique(rows[found].numpy(), return_inverse=True)

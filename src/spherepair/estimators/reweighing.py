@@ -1,4 +1,4 @@
-"""Looks at the answers while a network is trained: one that may end the training, or one every few epochs."""
+"""Modules that judge the answers during training: to end it early, or to change the weights of the pairs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Trainings on some of the pairs, judged by the others: rehearsals, and settings that are ``"search"``.
+"""Trainings on some of the pairs, scored on the others: to choose settings, and to calibrate.
 
 Every candidate is trained on 80 % of the pairs, from the same weights. The one whose clusters satisfy the
 largest share of the other pairs wins, the first of them on a tie. A candidate whose training diverges counts
 as the worst.
 
-A rehearsal is a short training before the long one; pairs that it has not seen tell how right a model is.
+Before the long training of a fit comes a short one; the pairs held out of it tell how right the model is.
 
 Differs from the paper: there the accuracy on 1,000 rows with known classes decides. Here classes are
 never used, since a user of constrained clustering has none.
@@ -26,18 +26,18 @@ from spherepair.constraints import Constraints
 from spherepair.errors import TrainingDivergedError
 from spherepair.estimators.base import DeepConstrainedClusterer
 from spherepair.estimators.job import Job, Stage
-from spherepair.estimators.trust import Rehearsal
+from spherepair.estimators.trust import HoldOut
 from spherepair.metrics import pair_satisfaction
 from spherepair.training.hardware import derive_seed
 from spherepair.training.rows import map_rows, map_some_rows
 from spherepair.training.session import Session
 
 SEARCH = Stage("search")
-HELD_OUT_SHARE = 0.2
-#: A short training that tells how right a long one would be on pairs that it has not seen: the share of pairs
-#: that it does not see and the most of them, its share of the epochs of a fit and the most of them.
-REHEARSAL = Stage("rehearsal")
-REHEARSAL_SHARE, MOST_HELD_OUT, EPOCH_SHARE, MOST_EPOCHS = 0.25, 4000, 8, 8
+SEARCH_SHARE = 0.2
+#: The short training before the long one. Its random numbers depend on this name.
+HOLD_OUT = Stage("rehearsal")
+#: Share of the pairs held out of it, and the most of them; one in so many epochs of a fit, and the most.
+HOLD_OUT_SHARE, MOST_HELD_OUT, EPOCH_SHARE, MOST_EPOCHS = 0.25, 4000, 8, 8
 #: Fewer pairs of one kind say too little for that.
 FEWEST_OF_A_KIND = 12
 #: Score of a candidate whose training diverged; shares of pairs are never negative.
@@ -79,7 +79,7 @@ def search_settings(
     return scores
 
 
-def rehearse(model: Any, job: Job, network: Any) -> Rehearsal | None:
+def train_with_hold_out(model: Any, job: Job, network: Any) -> HoldOut | None:
     """Train a pretrained network for a few epochs on most of the pairs; ``None`` where either are too few.
 
     The pairs of a fit are satisfied because it was trained on them, even where both rows are in a wrong
@@ -89,13 +89,13 @@ def rehearse(model: Any, job: Job, network: Any) -> Rehearsal | None:
     n_epochs = min(MOST_EPOCHS, int(model.max_epochs) // EPOCH_SHARE)
     if n_epochs == 0 or min(n_must, len(job.pairs) - n_must) < FEWEST_OF_A_KIND:
         return None
-    rng = np.random.default_rng(derive_seed(model._seed, REHEARSAL.name))
+    rng = np.random.default_rng(derive_seed(model._seed, HOLD_OUT.name))
     order = rng.permutation(len(job.pairs))
-    n_held_out = min(MOST_HELD_OUT, round(REHEARSAL_SHARE * len(order)))
+    n_held_out = min(MOST_HELD_OUT, round(HOLD_OUT_SHARE * len(order)))
     held_out, shown = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
     trial = Job(job.rows, job.pairs[shown], network, Session(network, model._hardware, model._seed))
     try:
-        trial.session.run_stage(model._plan(trial, REHEARSAL), stage=REHEARSAL.name, max_epochs=n_epochs)
+        trial.session.run_stage(model._plan(trial, HOLD_OUT), stage=HOLD_OUT.name, max_epochs=n_epochs)
     except TrainingDivergedError:
         return None
     network.eval()
@@ -105,13 +105,13 @@ def rehearse(model: Any, job: Job, network: Any) -> Rehearsal | None:
     z = map_some_rows(
         lambda x: model._embed(network, x), job.rows, torch.from_numpy(rows), hardware=model._hardware
     )
-    return Rehearsal(held_out, rows, z) if bool(z.isfinite().all()) else None
+    return HoldOut(held_out, rows, z) if bool(z.isfinite().all()) else None
 
 
 def split_pairs(pairs: Constraints, *, seed: int) -> tuple[Constraints, Constraints]:
     """80 % of the pairs at random, and the others; at least one each."""
     order = np.random.default_rng(derive_seed(seed, SEARCH.name)).permutation(len(pairs))
-    n_held_out = max(1, round(HELD_OUT_SHARE * len(pairs)))
+    n_held_out = max(1, round(SEARCH_SHARE * len(pairs)))
     return pairs[np.sort(order[n_held_out:])], pairs[np.sort(order[:n_held_out])]
 
 

@@ -354,7 +354,7 @@ class SpherePair(EmbeddingClusterer):
             n_steps = effort.epoch_steps if stage.refinement is None else Effort.epoch_steps
             schedule = replace(schedule, min_steps=n_steps)
         follows_table = isinstance(self.hidden_dims, str) and self.hidden_dims == "auto"
-        return schedule, min(self.batch_size, effort.batch_size) if follows_table else self.batch_size
+        return schedule, int(min(self.batch_size, effort.batch_size) if follows_table else self.batch_size)
 
     def _schedule(self) -> Schedule:
         return Schedule() if self.schedule is None else self.schedule

@@ -22,7 +22,8 @@ from spherepair.files.untrusted import (
 )
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".svmlight", ".svm", ".libsvm")
-_SPARSE_PARTS = frozenset({"indices", "indptr", "shape", "format", "data"})
+#: What every sparse matrix of scipy has in its archive, and what the formats that are read have besides.
+_SPARSE_MARKS, _SPARSE_PARTS = frozenset({"shape", "format", "data"}), frozenset({"indices", "indptr"})
 
 
 def read_array_file(path: Path, *, n_features: int | None = None) -> Any:
@@ -75,8 +76,10 @@ def _read_npz(path: Path, fail: Fail) -> Any:
     with decoding(what, fail):
         _check_members(path)
         with np.load(path, allow_pickle=False) as arrays:
-            if set(arrays.files) >= _SPARSE_PARTS:
-                return sparse_rows({name: arrays[name] for name in _SPARSE_PARTS})
+            if set(arrays.files) >= _SPARSE_MARKS:
+                rows = sparse_rows({name: arrays[name] for name in arrays.files})
+                refuse_above(rows.shape[1], SPARSE_COLUMNS, "columns", fail)
+                return rows
             return arrays[_main_array(path, arrays.files)]
 
 
@@ -106,8 +109,8 @@ def sparse_rows(parts: dict[str, Any]) -> Any:
 
     kinds = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "bsr": sparse.bsr_matrix}
     name = str(np.asarray(parts["format"]).astype(str))
-    if name not in kinds:
-        raise ValueError(f"its format is none of {', '.join(kinds)}")
+    if name not in kinds or not parts.keys() >= _SPARSE_PARTS:
+        raise ValueError(f"its format is none of {', '.join(kinds)}; save the matrix.tocsr() of scipy")
     shape = _shape(parts["shape"])
     data, indices, indptr = (np.asarray(parts[part]) for part in ("data", "indices", "indptr"))
     block = _block(data, shape) if name == "bsr" else (1, 1)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from spherepair.errors import InvalidDataError
 
+#: Entries of the rows that are transposed at a time.
+_TURNED_ENTRIES = 2**19
 _ENTRY = re.compile(r"^(.*)\[\d+\]$", re.DOTALL)
 
 
@@ -36,7 +38,7 @@ def is_stream(X: Any) -> bool:
 
 
 def open_stream(X: Any) -> Any:
-    """A record batch reader of whatever :func:`is_stream`, or of an Arrow table."""
+    """A record batch reader of a stream (see :func:`is_stream`) or of an Arrow table."""
     import pyarrow as pa
 
     return X if isinstance(X, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(X)
@@ -92,9 +94,33 @@ def widen(table: Any) -> tuple[NDArray[Any], list[str]]:
         block = _vectors(name, column) if is_vector(column.type) else _numbers(name, column)
         blocks.append(block)
         names += [f"{name}[{place}]" for place in range(block.shape[1])] if is_vector(column.type) else [name]
-    if len(blocks) == 1:
+    if len(blocks) == 1 and blocks[0].ndim == 2:
         return np.array(blocks[0]), names  # a copy that may be written to: torch shares no other
-    return np.concatenate(blocks, axis=1), names
+    return side_by_side(blocks), names
+
+
+def side_by_side(blocks: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Columns (n_rows,) and blocks of columns (n_rows, k) as one array of rows.
+
+    A few rows at a time are gathered column by column and turned round, all in the cache of the processor.
+
+    Examples
+    --------
+    >>> side_by_side([np.array([1, 2]), np.array([[0.5, 0.0], [1.0, 1.0]])])
+    array([[1. , 0.5, 0. ],
+           [2. , 1. , 1. ]])
+    """
+    columns = [column for block in blocks for column in np.atleast_2d(block.T)]
+    n_rows, kind = len(blocks[0]), np.result_type(*blocks)
+    rows = np.empty((n_rows, len(columns)), kind)
+    size = max(1, min(n_rows, _TURNED_ENTRIES // max(1, len(columns))))
+    turned = np.empty((len(columns), size), kind)
+    for start in range(0, n_rows, size):
+        part = turned[:, : min(size, n_rows - start)]
+        for place, column in enumerate(columns):
+            part[place] = column[start : start + size]
+        rows[start : start + size] = part.T
+    return rows
 
 
 def empty_table(names: Sequence[str]) -> Any:
@@ -108,7 +134,7 @@ def _numbers(name: str, column: Any) -> NDArray[Any]:
     values = np.asarray(column.to_numpy())
     if values.dtype.kind not in "biuf":
         raise InvalidDataError(f"column {name!r} is not numeric (its type is {column.type}); drop it.")
-    return values[:, None]
+    return values
 
 
 def _vectors(name: str, column: Any) -> NDArray[Any]:

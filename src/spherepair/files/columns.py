@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from spherepair.errors import MissingDependencyError, quoted
 from spherepair.files import atomic_write_bytes
-from spherepair.files.csv_files import CsvReader
-from spherepair.files.csv_output import csv_bytes
+from spherepair.files.csv_files import CsvReader, csv_bytes
 from spherepair.files.parquet_files import read_description, read_parquet
 from spherepair.files.text_lines import decode, filled_lines, read_bytes
 from spherepair.files.untrusted import (
@@ -61,7 +60,7 @@ class ColumnFile(ABC):
     names: list[str]
 
     def __init__(self, path: Path, fail: Fail) -> None:
-        self.path, self._fail = path, fail
+        self.path, self.fail = path, fail
 
     @abstractmethod
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
@@ -77,10 +76,10 @@ class ColumnFile(ABC):
 
     @abstractmethod
     def rows(self, n_records: int) -> NDArray[np.int64]:
-        """Row of the file where each record stands, of shape (n_records,)."""
+        """Row of the file of each record, of shape (n_records,)."""
 
     def schema(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
-        """Arrow schema of some columns; of a csv file, as its beginning has them."""
+        """Arrow schema of some columns; of a csv file, inferred from its beginning."""
         return self.read(names, text=text).schema
 
     def batches(self, names: Sequence[str], *, text: Collection[str] = ()) -> Iterator[Any]:
@@ -90,7 +89,7 @@ class ColumnFile(ABC):
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Turn whatever a damaged file makes its readers raise into one error; the disk's errors pass."""
-        with decoding(self.kind, self._fail):
+        with decoding(self.kind, self.fail):
             yield
 
 
@@ -217,10 +216,10 @@ class _JsonLinesFile(ColumnFile):
             # Grows line by line, so that its length tells which line was at fault.
             records.extend(map(json.loads, lines))
         except (ValueError, RecursionError) as error:
-            raise self._fail(f"row {self._rows[len(records)]} is not JSON; {quoted(error)}.") from error
+            raise self.fail(f"row {self._rows[len(records)]} is not JSON; {quoted(error)}.") from error
         wrong = [index for index, record in enumerate(records) if not isinstance(record, dict)]
         if wrong:
-            raise self._fail(f"row {self._rows[wrong[0]]} is not a JSON object with named values.")
+            raise self.fail(f"row {self._rows[wrong[0]]} is not a JSON object with named values.")
         return records
 
 
@@ -235,7 +234,7 @@ class _ParquetFile(ColumnFile):
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
         with self._reading():
-            return read_parquet(self.path, self._metadata, list(names), self._fail)
+            return read_parquet(self.path, self._metadata, list(names), self.fail)
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
         return np.arange(1, n_records + 1)
@@ -261,7 +260,7 @@ class _SheetFile(ColumnFile):
             cells = sheet.to_python(skip_empty_area=False)
         filled = [(row, line) for row, line in enumerate(cells, start=1) if any(cell != "" for cell in line)]
         if not filled:
-            raise self._fail("is empty; its first row must name the columns.")
+            raise self.fail("is empty; its first row must name the columns.")
         self.names = [_cell_text(cell) or "" for cell in filled[0][1]]
         self._rows = np.array([row for row, _ in filled[1:]], dtype=np.int64)
         self._columns = list(zip(*(line for _, line in filled[1:]), strict=False)) or [()] * len(self.names)

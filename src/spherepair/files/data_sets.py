@@ -6,17 +6,30 @@ A parquet file is read by its row groups, a csv file by blocks, and of a .npy fi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spherepair.errors import InvalidDataError
+from spherepair.errors import InvalidDataError, listed
 from spherepair.files.arrow_rows import is_vector, stored_columns
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
-from spherepair.files.data_tables import Table, feature_columns, not_numeric, open_table, read_table
-from spherepair.files.parquet_files import read_description, safe_batch_rows, unfolded_bytes
+from spherepair.files.data_tables import (
+    Table,
+    feature_columns,
+    known_ids,
+    not_numeric,
+    open_table,
+    read_table,
+)
+from spherepair.files.parquet_files import (
+    read_description,
+    safe_batch_rows,
+    unfolded_bytes,
+    with_usual_times,
+)
 from spherepair.files.places import SourceFile
 from spherepair.files.untrusted import STREAMED_RATIO, decoding, refuse_large
 
@@ -24,9 +37,8 @@ from spherepair.files.untrusted import STREAMED_RATIO, decoding, refuse_large
 BATCH_ROWS, BATCH_ENTRIES, FEWEST_ROWS = 65_536, 2**23, 1024
 #: Most bytes in a batch with long texts.
 BATCH_BYTES = 2**26
-#: Bytes read ahead of a column; without it a row group would be read whole.
+#: Buffer of a column in bytes; without one a whole row group would be read at once.
 READ_AHEAD = 2**18
-_SHOWN_NAMES = 8
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,24 @@ def open_data_file(file: SourceFile) -> DataFile:
     return _CsvRows(file) if file.path.lower().endswith(CSV_SUFFIXES) else _ArrayRows(file)
 
 
+def read_ahead(batches: Iterator[Any]) -> Generator[Any]:
+    """The same batches, each read by another thread while whoever asks is at work on the one before.
+
+    Close it where something may go wrong between two batches: it waits for the one that is being read.
+
+    Examples
+    --------
+    >>> list(read_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        ahead = pool.submit(next, batches, end)
+        while (batch := ahead.result()) is not end:
+            ahead = pool.submit(next, batches, end)
+            yield batch
+
+
 class _ParquetRows(DataFile):
     def __init__(self, file: SourceFile) -> None:
         super().__init__(file)
@@ -137,19 +167,20 @@ class _ParquetRows(DataFile):
             self.group_sizes = [described.row_group(k).num_rows for k in range(described.num_row_groups)]
 
     def fields(self, needs: Needs) -> list[Any]:
-        return [self._schema.field(name) for name in self._wanted(needs) if name in self._schema.names]
+        fields = dict(zip(self._schema.names, self._schema, strict=True))
+        return [fields[name] for name in self._wanted(needs) if name in fields]
 
     def check(self, needs: Needs) -> Any:
         names = self._schema.names
         if needs.id_column is not None and needs.id_column not in names:
-            raise self._fail(f"has no column {needs.id_column!r}; it has {_listed(names)}")
+            raise self._fail(f"has no column {needs.id_column!r}; it has {listed(names)}")
         if len(set(names)) < len(names):
             raise self._fail("has columns of the same name; rename one of them")
-        wanted = self._wanted(needs)
-        if missing := [name for name in wanted if name not in names]:
-            raise self._fail(f"lacks {len(missing)} of the columns that are needed: {_listed(missing)}")
+        wanted, known = self._wanted(needs), set(names)
+        if missing := [name for name in wanted if name not in known]:
+            raise self._fail(f"lacks {len(missing)} of the columns that are needed: {listed(missing)}")
         if not wanted:
-            raise self._fail(f"has no column left to be a feature; it has {_listed(names)}")
+            raise self._fail(f"has no column left to be a feature; it has {listed(names)}")
         _check_features(self.fields(needs), needs, self._fail)
         n_bytes = 8 * self.count() * len(wanted)
         refuse_large(n_bytes, self._n_bytes, self._fail_with, ratio=STREAMED_RATIO)
@@ -164,8 +195,10 @@ class _ParquetRows(DataFile):
         with self._reading(), self._open() as opened:
             n_rows = min(most_rows, self._safe_rows(opened.metadata, {*columns}, range(start, stop)))
             found = opened.iter_batches(batch_size=n_rows, row_groups=[*range(start, stop)], columns=columns)
-            for table in _gather(found, most_rows):
-                ids = None if needs.id_column is None else table[needs.id_column]
+            for table in map(with_usual_times, _gather(found, most_rows)):
+                ids = None
+                if needs.id_column is not None:
+                    ids = known_ids(table[needs.id_column], needs.id_column, self._fail_with)
                 yield RowBatch(table.select(wanted), ids, first)
                 first += len(table)
         if first != sum(sizes[:stop]):
@@ -320,8 +353,3 @@ def group_bounds(sizes: Sequence[int], most_rows: int) -> list[tuple[int, int]]:
             rows = 0
         rows += size
     return list(zip(starts, [*starts[1:], len(sizes)], strict=True))
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_SHOWN_NAMES])
-    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES} more"

@@ -21,6 +21,7 @@ from spherepair.files.columns import (
     open_columns,
     suffix_of,
 )
+from spherepair.files.untrusted import Fail
 
 COLUMN_SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES, *SHEET_SUFFIXES)
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
@@ -133,7 +134,8 @@ def read_rows(path: Path, *, id_column: str | None = None) -> Rows:
     name = id_column if id_column is not None else file.names[0]
     # As text: rows can be counted whatever stands in the column.
     table = file.read([name], text=[name])
-    return Rows(table.num_rows, None if id_column is None else table[id_column])
+    ids = None if id_column is None else known_ids(table[id_column], id_column, file.fail)
+    return Rows(table.num_rows, ids)
 
 
 def has_named_columns(path: Path) -> bool:
@@ -192,8 +194,24 @@ def _read_columns(
     wanted = feature_columns(file, id_column=id_column, drop=drop, features=features)
     ids = [] if id_column is None else [id_column]
     table = file.read([*wanted, *ids], text=[*ids, *(name for name in text if name in wanted)])
-    given = None if id_column is None else table[id_column]
+    given = None if id_column is None else known_ids(table[id_column], id_column, file.fail)
     return Table(table.select(wanted), given, tuple(wanted), id_column, file)
+
+
+def known_ids(ids: Any, name: str, fail: Fail) -> Any:
+    """The IDs of rows, bytes as texts; refused where they are neither numbers nor texts."""
+    import pyarrow as pa
+
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    try:
+        if pa.types.is_nested(ids.type):
+            raise ValueError("lists and objects are no IDs")
+        return ids.cast(pa.string()) if any(test(ids.type) for test in tests) else ids
+    except ValueError as error:  # of Arrow, too
+        what = f"{quoted(name)} of type {quoted(str(ids.type))}"
+        raise fail(
+            f"cannot use the ID column {what} ({quoted(error)}); IDs must be numbers or texts."
+        ) from error
 
 
 def feature_columns(
@@ -244,7 +262,8 @@ def _refuse_features(features: Sequence[str], *, ids: Sequence[str], drop: Seque
 
 
 def _refuse_missing(wanted: list[str], file: ColumnFile) -> None:
-    missing = [name for name in wanted if name not in file.names]
+    known = set(file.names)
+    missing = [name for name in wanted if name not in known]
     if missing:
         raise InvalidDataError(
             f"{file.path} lacks {len(missing)} of the {len(wanted)} columns that the model was fitted on: "

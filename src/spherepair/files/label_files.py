@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spherepair.files import atomic_write
 from spherepair.files.columns import PARQUET_SUFFIXES
-from spherepair.files.csv_output import csv_bytes
+from spherepair.files.csv_files import csv_bytes
 
 #: More columns by name, as long as the labels.
 Columns = Mapping[str, Any]
@@ -103,15 +103,20 @@ def _write_array(stream: Any) -> Iterator[Write]:
     header()
 
 
-def _write_parquet(stream: Any, id_name: str | None) -> Iterator[Write]:
+def open_writer(stream: Any, schema: Any) -> Any:
+    """A writer of a parquet file of labels: the names of rows all differ, so they get no dictionary."""
     import pyarrow.parquet as pq
 
+    return pq.ParquetWriter(stream, schema, use_dictionary=schema.names[1:])
+
+
+def _write_parquet(stream: Any, id_name: str | None) -> Iterator[Write]:
     writer: Any = None
 
     def write(labels: NDArray[np.int64], ids: Any, further: Columns) -> None:
         nonlocal writer
         table = _table(id_name, labels, ids, further)
-        writer = writer or pq.ParquetWriter(stream, table.schema)
+        writer = writer or open_writer(stream, table.schema)
         writer.write_table(table)
 
     try:

@@ -14,10 +14,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from spherepair.errors import quoted
 from spherepair.files.untrusted import (
     FOOTER_BYTES,
     NAMED_COLUMNS,
@@ -28,15 +30,19 @@ from spherepair.files.untrusted import (
     refuse_large,
 )
 
-#: Rows that are read at a time where texts may be repeated.
+#: Rows read at a time where a text of the dictionary may be repeated in every row.
 MOST_BATCH_ROWS = 65_536
-#: Longest header of a page: it may hold the least and the greatest value.
+#: Longest header of a page in bytes; it may hold the least and the greatest value.
 LONGEST_HEADER, _SHORT_HEADER = 2**24, 2**10
 #: Fields of a page's header, and of the headers of data inside it.
 _UNPACKED_SIZE, _PACKED_SIZE, _DATA, _DICTIONARY, _DATA_V2, _N_VALUES = 2, 3, 5, 7, 8, 1
 #: Fields of the description of a file, of a group of rows, of a column in it, and of its content.
 _ROW_GROUPS, _COLUMNS, _COLUMN, _TYPE, _PATH, _CHUNK_SIZE, _DATA_AT, _DICTIONARY_AT = 4, 1, 3, 1, 3, 7, 9, 11
 _BYTE_ARRAY = 6
+#: Types of whole numbers in Thrift.
+_NUMBERS = frozenset((4, 5, 6))
+#: A dictionary of texts takes so many times its size in memory while it is read.
+DICTIONARY_COPIES = 8
 #: Bytes at the end: the length of the description, and a mark.
 END_BYTES = 8
 _DEEPEST = 16
@@ -69,13 +75,34 @@ def read_parquet(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any
     else:
         table = pq.read_table(path, columns=names, partitioning=None)
     table.validate(full=True)  # texts may be no texts
+    table = with_usual_times(table)
     if names and len(table) != metadata.num_rows:
         raise fail(f"has {len(table):,} rows, but says that it has {metadata.num_rows:,}; write it again.")
     return table
 
 
+def with_usual_times(table: Any) -> Any:
+    """The table with times of a day to the microsecond, the finest that Python and pandas have.
+
+    ``ValueError`` where a column holds a time that they have no name for, such as the year 100,000: whoever
+    shows such a value, in a message or on a card, would fail at it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if column.type == pa.time64("ns"):
+            table = table.set_column(place, name, column.cast(pa.time64("us"), safe=False))
+        elif pa.types.is_temporal(column.type) and getattr(column.type, "unit", "") != "ns":
+            try:
+                pc.min_max(column).as_py()
+            except Exception as error:  # too far away, or in a time zone that is nowhere
+                raise ValueError(f"column {quoted(name)} holds no time: {quoted(error)}") from error
+    return table
+
+
 def _read_repeated(path: Path, names: list[str], longest: int, fail: Fail) -> Any:
-    """Read rows a few at a time: a long text may stand in the file once and in the table in every row."""
+    """Read rows a few at a time: a long text may be stored once in the file and be repeated in every row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -167,18 +194,19 @@ def page_sizes(
         Row groups; all by default.
     """
     found, described = PageSizes(), _column_chunks(stream, len(metadata.schema))
+    coded = {field.name for field in metadata.schema.to_arrow_schema() if "dictionary<" in str(field.type)}
     for group in range(metadata.num_row_groups) if groups is None else groups:
         for place, chunk in enumerate(described[group]):
             # A part of a nested column is called column.part; a name may itself have a dot.
             if not names.isdisjoint(accumulate(chunk.path, "{}.{}".format)):
                 is_list = metadata.schema.column(place).max_repetition_level > 0
-                _add_chunk(found, stream, chunk, is_list=is_list)
+                _add_chunk(found, stream, chunk, is_list=is_list, is_coded=chunk.path[0] in coded)
     return found
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Where the pages of a column in one row group stand."""
+    """Position of the pages of one column in one row group."""
 
     path: list[str]
     is_text: bool
@@ -193,11 +221,16 @@ def _column_chunks(stream: Any, n_columns: int) -> list[list[_Chunk]]:
     """
     length = footer_bytes(stream)
     stream.seek(-END_BYTES - length, os.SEEK_END)
-    groups = _Compact(stream.read(length)).struct().get(_ROW_GROUPS) or []
-    found = [[_chunk(column[_COLUMN]) for column in group[_COLUMNS]] for group in groups]
+    found = _described_chunks(stream.read(length))
     if any(len(columns) != n_columns for columns in found):
         raise ValueError("a group of rows has more or fewer columns than the file")
     return found
+
+
+@lru_cache(maxsize=1)  # many parts may be of one file, and each would read the whole description
+def _described_chunks(footer: bytes) -> list[list[_Chunk]]:
+    groups = _Compact(footer).struct().get(_ROW_GROUPS) or []
+    return [[_chunk(column[_COLUMN]) for column in group[_COLUMNS]] for group in groups]
 
 
 def _chunk(described: dict[int, Any]) -> _Chunk:
@@ -209,9 +242,11 @@ def _chunk(described: dict[int, Any]) -> _Chunk:
     return _Chunk(path, described[_TYPE] == _BYTE_ARRAY, start, end)
 
 
-def _add_chunk(found: PageSizes, stream: Any, chunk: _Chunk, *, is_list: bool) -> None:
+def _add_chunk(found: PageSizes, stream: Any, chunk: _Chunk, *, is_list: bool, is_coded: bool) -> None:
     for header in _headers(stream, chunk):
         size = header[_UNPACKED_SIZE]
+        if is_coded and chunk.is_text and _DICTIONARY in header:
+            size *= DICTIONARY_COPIES
         found.n_bytes += size
         found.largest = max(found.largest, size)
         n_values = max(_field(header, kind, _N_VALUES) for kind in (_DATA, _DATA_V2))
@@ -255,7 +290,10 @@ def _field(header: dict[int, Any], *path: int) -> int:
 
 
 class _Compact:
-    """Thrift's compact protocol; ``IndexError`` where the bytes end too early."""
+    """Thrift's compact protocol; ``IndexError`` where the bytes end too early.
+
+    A file may have a hundred thousand columns and pages, and calls are slow: hence few of them.
+    """
 
     def __init__(self, content: bytes) -> None:
         self.content, self.place = content, 0
@@ -263,31 +301,36 @@ class _Compact:
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """Fields by number."""
         found: dict[int, Any] = {}
-        number = 0
-        while kind := self._byte():
-            number = number + (kind >> 4) if kind >> 4 else self._number()
-            found[number] = self._value(kind & 15, depth)
+        number, content = 0, self.content
+        while head := content[self.place]:
+            self.place += 1
+            number = number + (head >> 4) if head > 15 else self._number()
+            kind = head & 15
+            found[number] = self._number() if kind in _NUMBERS else self._value(kind, depth)
+        self.place += 1
         return found
 
     def _value(self, kind: int, depth: int) -> Any:
+        if kind == 8:
+            return self._take(self._varint())
         if depth > _DEEPEST:
             raise ValueError("the header of a page is nested too deeply")
-        if kind in (1, 2):  # a flag, which is its own type
-            return kind == 1
-        if kind in (4, 5, 6):
-            return self._number()
         if kind == 12:
             return self.struct(depth + 1)
         if kind in (9, 10):
             return self._list(depth)
-        if kind not in (3, 7, 8):
+        if kind in (1, 2):  # a flag, which is its own type
+            return kind == 1
+        if kind in _NUMBERS:
+            return self._number()
+        if kind not in (3, 7):
             raise ValueError(f"the header of a page holds something of type {kind}")
-        # A byte, a floating-point number, or a text.
-        return self._take(self._varint() if kind == 8 else 1 if kind == 3 else 8)
+        return self._take(1 if kind == 3 else 8)  # a byte, a floating-point number
 
     def _list(self, depth: int) -> list[Any]:
         """Structures and texts; of numbers, of which there may be millions, only the last."""
-        head = self._byte()
+        head = self.content[self.place]
+        self.place += 1
         count = head >> 4 if head >> 4 < 15 else self._varint()
         # A flag in a list takes a byte.
         kind = 3 if head & 15 in (1, 2) else head & 15
@@ -300,19 +343,17 @@ class _Compact:
             raise IndexError
         return self.content[self.place - count : self.place]
 
-    def _byte(self) -> int:
-        self.place += 1
-        return self.content[self.place - 1]
-
     def _varint(self) -> int:
-        value = shift = 0
-        while shift < 70:
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
+        content, place = self.content, self.place
+        value, shift = content[place] & 127, 7
+        while content[place] > 127:
+            place += 1
+            value |= (content[place] & 127) << shift
             shift += 7
-        raise ValueError("the header of a page holds a number that does not end")
+            if shift > 70:
+                raise ValueError("the header of a page holds a number that does not end")
+        self.place = place + 1
+        return value
 
     def _number(self) -> int:
         value = self._varint()

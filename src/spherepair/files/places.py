@@ -20,10 +20,10 @@ from spherepair.files import atomic_write
 from spherepair.files.arrow_rows import is_stream
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, require_pyarrow
 
-#: Files of which a data set may consist.
+#: Endings of the files of a data set.
 DATA_SET_SUFFIXES = (*PARQUET_SUFFIXES, *CSV_SUFFIXES, ".npy")
 _GLOB_MARKS = "*?["
-#: Leftovers and files of other programs, which are no data.
+#: Names that begin so are temporary files or files of other programs, not data.
 _HIDDEN = (".", "_")
 
 
@@ -154,7 +154,7 @@ def _is_data(name: str) -> bool:
 
 
 def _split_at_glob(path: str) -> list[str]:
-    """The part of a path before its first segment with a mark, then this and all further segments."""
+    """A path split before its first segment with a wildcard: the part before, and all further segments."""
     segments = path.split("/")
     first = next(
         (place for place, part in enumerate(segments) if any(mark in part for mark in _GLOB_MARKS)),

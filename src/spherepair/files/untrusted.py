@@ -36,11 +36,16 @@ STREAMED_RATIO = 1000
 NAMED_COLUMNS, SPARSE_COLUMNS = 100_000, 10_000_000
 #: Cells of the rectangle that holds all cells of a sheet; each takes some 30 bytes while it is read.
 SHEET_CELLS = 50_000_000
-#: No sheet has more.
+#: Bytes of memory per line of a packed text; and by its ending, the characters that begin a further value and
+#: the bytes per value. A list or an object of json lines takes far more memory than its text.
+LINE_BYTES, MARKS = 200, {".csv.gz": (b",;\t|", 16), ".jsonl.gz": (b",[{", 160)}
+#: Bytes of memory per pair while pairs are checked.
+PAIR_BYTES = 150
+#: Most columns that the format allows in a sheet.
 SHEET_COLUMNS = 2**14
 #: The description at the end of a parquet file, in bytes; each takes some ten in memory.
 FOOTER_BYTES = 2**26
-#: The first line of a csv file, in bytes.
+#: Longest header of a csv file, in bytes.
 HEADER_BYTES = 2**24
 _BLOCK_BYTES = 2**20
 _HEADER_READERS: dict[tuple[int, int], Callable[[Any], Any]] = {
@@ -104,8 +109,15 @@ def refuse_above(count: int, usual: int, what: str, fail: Fail) -> None:
 def refuse_gzip_bomb(path: Path, fail: Fail) -> None:
     """Refuse a file that ends in .gz and unpacks to too much, or not at all; nothing of it is kept."""
     if path.suffix.lower() == ".gz":
+        marks, size = next((MARKS[end] for end in MARKS if path.name.lower().endswith(end)), (b"", 0))
         with decoding("gzip", fail), gzip.open(path) as stream:
-            _refuse_long(map(len, _blocks(stream)), path, fail)
+            _refuse_long((_in_memory(block, marks, size) for block in _blocks(stream)), path, fail)
+
+
+def _in_memory(block: bytes, marks: bytes, size: int) -> int:
+    """Bytes of memory that a piece of text takes once it is parsed."""
+    n_lines = max(block.count(b"\n"), block.count(b"\r"))
+    return len(block) + LINE_BYTES * n_lines + size * sum(map(block.count, marks))
 
 
 def refuse_zip_bomb(path: Path, what: str, fail: Fail, *, read: bool = False) -> None:

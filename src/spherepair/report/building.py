@@ -1,4 +1,4 @@
-"""From a model, its rows and its constraints to everything a report says."""
+"""Collect everything that a report says from a model, its rows and its constraints."""
 
 from __future__ import annotations
 
@@ -42,14 +42,13 @@ from spherepair.report.pair_cards import (
     suspect_cards,
     violated_cards,
 )
-from spherepair.report.raw_rows import shown_rows
-from spherepair.report.row_cards import RowDisplay, as_texts, find_image_shape
+from spherepair.report.row_cards import RowDisplay, as_texts, find_image_shape, shown_rows
 from spherepair.report.row_map import MapPoints, Marks, map_points, rows_on_map
 from spherepair.validation import check_constraints, check_table
 
 Integers = NDArray[np.int64]
 _PROBED_ROWS = 256
-#: Paths on the disk of whoever made the model, and whether a progress bar was shown: nobody else's business.
+#: Parameters that a report leaves out: local paths, and whether a progress bar was shown.
 _PRIVATE_PARAMETERS = ("checkpoint", "progress")
 
 

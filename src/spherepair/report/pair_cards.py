@@ -1,10 +1,11 @@
 """Pairs of rows: which constraints the clusters violate, and which pairs to label next.
 
-A violated constraint comes with a hint where the fault may be. Questions are of three kinds, taken in turn:
+A violated constraint comes with a hint where the fault may be. Questions are of four kinds, taken in turn:
 
 - a borderline row with a typical row of the nearest other cluster: the answer is close to a toss-up;
 - typical rows of two close clusters that no cannot-link separates: they may be one cluster;
-- rows at the two ends of a cluster that few must-links hold together: it may be two clusters.
+- rows at the two ends of a cluster that few must-links hold together: it may be two clusters;
+- a row in no group yet with an example of a group: see :mod:`spherepair.report.placing`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from spherepair.clustering.suspects import Suspect
 from spherepair.constraints import Constraints
 from spherepair.plots.scatter import principal_plane
 from spherepair.report.cluster_cards import Membership, distances_to
+from spherepair.report.placing import rows_to_place
 from spherepair.report.row_cards import RowCard, RowDisplay
 
 Floats = NDArray[np.float64]
@@ -29,7 +31,7 @@ Integers = NDArray[np.int64]
 _PAIR_COLUMNS = 4
 _ROWS_PER_BORDER = 2
 _FEW_MUST_LINKS = 10
-#: Not the very ends of a cluster, which are outliers.
+#: Quantile taken as an end of a cluster: the extreme rows are outliers.
 _ENDS = (0.05, 0.95)
 _LARGEST_CLUSTER_SAMPLE = 5_000
 
@@ -126,7 +128,7 @@ def is_violated(labels: Integers, constraints: Constraints) -> NDArray[np.bool_]
     [False, True]
     """
     together = labels[constraints.left] == labels[constraints.right]
-    return np.asarray(together != constraints.is_must_link)
+    return np.asarray((together != constraints.is_must_link) & constraints.is_decided)
 
 
 def pick_violated(
@@ -217,6 +219,7 @@ def choose_questions(
         _ask_about_borderline(membership, typical, constraints=constraints),
         _ask_whether_apart(membership, typical, constraints=constraints, centers=centers),
         _ask_whether_one(embedding, membership, constraints=constraints),
+        _ask_where_rows_belong(embedding, typical, constraints=constraints, count=count),
     )
     mixed = [question for question in chain(*zip_longest(*kinds)) if question is not None]
     ends = np.array([(question.left, question.right) for question in mixed], dtype=np.int64).reshape(-1, 2)
@@ -316,6 +319,15 @@ def _ask_whether_one(
     ]
 
 
+def _ask_where_rows_belong(
+    embedding: NDArray[Any], typical: list[Integers], *, constraints: Constraints, count: int
+) -> list[Question]:
+    """Rows in no group yet; as many as asked for while there are any."""
+    examples = np.array([rows[0] for rows in typical if len(rows)], dtype=np.int64)
+    found = rows_to_place(embedding, constraints, examples=examples, count=count)
+    return [Question(one.row, one.example, _placing_reason(one.n_apart)) for one in found]
+
+
 def _ends_of(embedding: NDArray[Any], members: Integers) -> tuple[int, int]:
     """Two rows far apart along the direction in which the members differ most."""
     step = -(-len(members) // _LARGEST_CLUSTER_SAMPLE)
@@ -338,6 +350,20 @@ def _rank_in_group(group: Integers) -> Integers:
 def _pair_keys(left: Integers, right: Integers) -> Integers:
     """A number for each pair of rows, the same in either order."""
     return np.asarray((np.minimum(left, right) << 32) | np.maximum(left, right))
+
+
+def _placing_reason(n_apart: int) -> str:
+    """Why to ask about a row in no group.
+
+    Examples
+    --------
+    >>> _placing_reason(0)
+    'No pair names the first row yet; the second is in the group most like it.'
+    """
+    if n_apart == 0:
+        return "No pair names the first row yet; the second is in the group most like it."
+    groups = "one group" if n_apart == 1 else f"{n_apart} groups"
+    return f"The first row differs from {groups}; the second is in the next group most like it."
 
 
 def _held_together(n_links: int, cluster: int) -> str:

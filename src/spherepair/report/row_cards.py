@@ -6,6 +6,7 @@ Images become small PNG files without any image library.
 from __future__ import annotations
 
 import base64
+import copy
 import math
 import re
 import struct
@@ -18,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from spherepair.encoders.shown import shown_content
 from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
+from spherepair.estimators.job import detach_encoder, encode_rows, takes_raw_rows
 
 Integers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -278,3 +281,42 @@ def _chosen_values(values: Any, columns: Integers | None) -> Sequence[tuple[str,
         return [()] * len(values)
     chosen = np.take_along_axis(values, np.broadcast_to(columns, (len(values), columns.shape[-1])), axis=1)
     return [tuple(map(format_number, line)) for line in chosen.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class ShownRows:
+    """Rows for the computer and for people.
+
+    Attributes
+    ----------
+    model : estimator
+        The model without its encoder.
+    encoded : Any
+        The rows as the model sees them.
+    table : ndarray or CSR matrix of shape (n_rows, n_shown)
+        What is shown of them.
+    names : list of str
+        Name of each column of `table`.
+    texts : list of str or None
+    image : str
+        Size of the pictures that the rows of `table` are, or "none".
+    """
+
+    model: Any
+    encoded: Any
+    table: Any
+    names: list[str]
+    texts: list[str] | None = None
+    image: str = "none"
+
+
+def shown_rows(model: Any, X: Any) -> ShownRows | None:
+    """What to show of raw rows; ``None`` for rows that are numbers already."""
+    if not takes_raw_rows(model):
+        return None
+    encoded = encode_rows(model, X, reset=False)
+    plain = copy.copy(model)
+    encoder = detach_encoder(plain)
+    found = shown_content(encoder, X)
+    table, names, further = found or (encoded, [f"column {k}" for k in range(encoded.shape[1])], {})
+    return ShownRows(plain, encoded, table, names, **further)

@@ -328,7 +328,7 @@ def _output(part: Part) -> str:
 
 
 def _claim(stack: ExitStack, folder: Path) -> None:
-    """Hold the folder for this job alone, and remove what killed processes left half-written."""
+    """Lock the folder for this job, and remove half-written files of killed processes."""
     if folder.exists() and not folder.is_dir():
         raise InvalidParameterError(f"{folder} is a file; labels of a data set are written to a folder.")
     folder.mkdir(parents=True, exist_ok=True)

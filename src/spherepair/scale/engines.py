@@ -1,4 +1,4 @@
-"""Who carries the parts: processes of this machine, or a Ray cluster.
+"""What runs the parts of a job: processes of this machine, or a Ray cluster.
 
 An engine takes what is to be done and the parts, and gives their outcomes as they come. Parts are independent
 and may be done twice without harm: joblib and Ray schedule them, and do those again whose worker died.
@@ -15,7 +15,7 @@ from typing import Any
 
 from spherepair.errors import InvalidParameterError, MissingDependencyError, PartError
 
-#: How often a part is begun again after the process that had it died.
+#: How often a part is started again after its process died.
 RETRIES = 3
 #: Oldest Ray that is known to work.
 OLDEST_RAY = (2, 60)
@@ -118,13 +118,17 @@ def _as_tasks(ray: Any, task: Task, parts: Sequence[Any]) -> Iterator[Any]:
     shared = () if task.share is None else (ray.put(task.share()),)
     do = ray.put(task.do)
     running = {remote.remote(do, part, *shared): part for part in parts}
-    while running:
-        done, _ = ray.wait(list(running), num_returns=1)
-        part = running.pop(done[0])
-        try:
-            yield ray.get(done[0])
-        except lost as error:
-            raise _lost(task.name(part), error) from error
+    try:
+        while running:
+            done, _ = ray.wait(list(running), num_returns=1)
+            part = running.pop(done[0])
+            try:
+                yield ray.get(done[0])
+            except lost as error:
+                raise _lost(task.name(part), error) from error
+    finally:
+        for unasked in running:  # after an error, on a cluster that goes on
+            ray.cancel(unasked)
 
 
 def _do(do: Callable[..., Any], part: Any, *shared: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -18,8 +19,8 @@ from spherepair.estimators import load
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.trust import RowAssessment, label_rows
 from spherepair.files.arrow_rows import as_table, stored_columns
-from spherepair.files.data_sets import Needs, RowBatch, open_data_file
-from spherepair.files.label_files import label_columns
+from spherepair.files.data_sets import Needs, RowBatch, open_data_file, read_ahead
+from spherepair.files.label_files import label_columns, open_writer
 from spherepair.files.places import OutputFolder
 from spherepair.persistence import MODEL_FILE, WEIGHTS_FILE
 from spherepair.scale.parts import COUNTS_KEY, INPUT_KEY, MODEL_KEY, Outcome, Part
@@ -162,12 +163,14 @@ def _open_model(folder: str, digest: str, device: str, files: ModelFiles | None)
 
 
 def _write_part(work: Work, part: Part, model: Any) -> Outcome:
-    import pyarrow.parquet as pq
-
     counts, n_rows, opened = np.zeros(model.n_clusters_, np.int64), 0, open_data_file(part.file)
     schema = output_schema(work, model, opened.check(work.needs))
-    with work.out.write(part.output) as stream, pq.ParquetWriter(stream, schema) as writer:
-        for batch in opened.batches(work.needs, part.groups):
+    with (
+        work.out.write(part.output) as stream,
+        open_writer(stream, schema) as writer,
+        closing(read_ahead(opened.batches(work.needs, part.groups))) as ahead,
+    ):
+        for batch in ahead:
             found = _label(work, model, batch)
             labels = found.known_labels(work.false_alarms)
             writer.write_table(output_table(work, schema, batch, found))

@@ -18,9 +18,9 @@ from spherepair.files.columns import PARQUET_SUFFIXES
 from spherepair.files.data_sets import DataFile, Needs, group_bounds, open_data_file
 from spherepair.files.places import OutputFolder, SourceFile, find_files
 
-#: Files with more rows are divided at their row groups.
+#: Files with more rows than this are divided at their row groups.
 PART_ROWS = 1_000_000
-#: Files opened at a time to see what they hold.
+#: Files opened at a time to read their schema.
 N_OPENED = 16
 #: Names in the metadata of an output.
 MODEL_KEY, INPUT_KEY, COUNTS_KEY = b"spherepair.model", b"spherepair.input", b"spherepair.counts"

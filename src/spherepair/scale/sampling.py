@@ -19,16 +19,16 @@ from spherepair.constraints import Constraints
 from spherepair.constraints.labels_and_answers import named_rows
 from spherepair.errors import InvalidDataError
 from spherepair.estimators.trust.explaining import propose_names
-from spherepair.files.arrow_rows import widen
-from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file
+from spherepair.files.arrow_rows import vector_columns, widen
+from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file, read_ahead
 from spherepair.files.places import find_files
 from spherepair.validation import require_finite
 
-#: Rows drawn at random, by default.
+#: Rows drawn at random by default.
 SAMPLE_ROWS = 1_000_000
-#: The smallest size that is tried where pairs choose it, and how many times larger the next one is.
+#: Where pairs choose the size: the smallest size tried, and the factor from one size to the next.
 FIRST_ROWS, GROWTH = 20_000, 4
-#: Share of the pairs that are held out for it, and the fewest that say anything.
+#: Share of the pairs held out to choose the size, and the fewest pairs that decide anything.
 HELD_OUT, FEWEST_HELD_OUT = 0.2, 20
 
 
@@ -239,7 +239,7 @@ class _Numbers:
         self._names: list[str] | None = None
 
     def add(self, batch: RowBatch, chosen: NDArray[np.int64], path: str) -> None:
-        values, self._names = _numbers(batch, path)
+        values, self._names = _numbers(batch, chosen, path)
         if not self._X.size:
             self._X = np.empty((self._most, values.shape[1]), values.dtype)
         if values.shape[1] != self._X.shape[1]:
@@ -248,7 +248,7 @@ class _Numbers:
             )
         self._X = self._X.astype(np.result_type(self._X, values), copy=False)
         stop = self._n_found + len(chosen)
-        self._X[self._n_found : stop] = values[chosen]
+        self._X[self._n_found : stop] = values
         self._n_found = stop
 
     def joined(self) -> tuple[Any, list[str] | None]:
@@ -275,19 +275,35 @@ def _batches(files: list[DataFile], needs: Needs) -> Iterator[tuple[int, str, Ro
     before = 0
     for file in files:
         n_read = 0
-        for batch in file.batches(needs):
+        for batch in read_ahead(file.batches(needs)):
             yield before + batch.first, file.file.path, batch
             n_read = batch.first + len(batch.X)
         before += n_read
 
 
-def _numbers(batch: RowBatch, path: str) -> tuple[NDArray[Any], list[str] | None]:
+def _numbers(batch: RowBatch, chosen: NDArray[np.int64], path: str) -> tuple[NDArray[Any], list[str] | None]:
+    """Some rows of a batch whose values are all finite, and the names of their columns."""
+    if _is_clean(batch.X):
+        return widen(batch.X.take(chosen))
     values, names = (batch.X, None) if isinstance(batch.X, np.ndarray) else widen(batch.X)
     try:
         require_finite(values, names)
     except InvalidDataError as error:
         raise InvalidDataError(f"{path}, counting from row {batch.first}: {error}") from error
-    return values, names
+    return values[chosen], names
+
+
+def _is_clean(X: Any) -> bool:
+    """Whether an Arrow table has plain numbers with finite sums: then not all need become rows."""
+    if isinstance(X, np.ndarray) or vector_columns(X):
+        return False
+    columns = [np.asarray(column.to_numpy()) for column in X.columns]
+    return all(column.dtype.kind in "biuf" and _sum_is_finite(column) for column in columns)
+
+
+def _sum_is_finite(column: NDArray[Any]) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(column.sum(dtype=np.float32)))  # in float32, in which networks compute
 
 
 def _with_ids(column: Any, ids: Any) -> NDArray[np.int64]:

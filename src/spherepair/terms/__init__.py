@@ -13,16 +13,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from numbers import Real
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from spherepair.errors import InvalidParameterError, quoted
 from spherepair.losses import PairGroup, angular_losses, reconstruction_loss, shares
 from spherepair.networks import Autoencoder
+from spherepair.settings import Number, require
 from spherepair.terms.row_terms import Embed, NeighborAttraction, PseudoPairs, term_rows
 from spherepair.training import Objective, TrainingState
 from spherepair.training.batches import Batch, PairTensors
@@ -68,24 +67,9 @@ class Terms:
     pseudo_pair_weight: float = 0.5
 
     def __post_init__(self) -> None:
-        factor = self.must_link_weight
-        if factor != "auto" and not (_is_weight(factor) and factor != 0):
-            raise InvalidParameterError(
-                f"Terms: must_link_weight must be 'auto' or a number above 0 and up to {LARGEST_WEIGHT:g}, "
-                f"got {quoted(factor)} instead."
-            )
-        for name in ("neighbor_weight", "pseudo_pair_weight"):
-            value = getattr(self, name)
-            if not _is_weight(value):
-                raise InvalidParameterError(
-                    f"Terms: {name} must be a number from 0 to {LARGEST_WEIGHT:g}, got {quoted(value)} "
-                    "instead."
-                )
-
-
-def _is_weight(value: Any) -> bool:
-    """Whether a value is a number of at least zero and not absurdly large."""
-    return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) <= LARGEST_WEIGHT
+        weight = Number(0, LARGEST_WEIGHT)
+        factor = replace(weight, above=True, words=("auto",))
+        require(self, must_link_weight=factor, neighbor_weight=weight, pseudo_pair_weight=weight)
 
 
 class SpherePairObjective(Objective):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from spherepair.constraints import Constraints
-from spherepair.errors import InvalidParameterError, quoted
+from spherepair.settings import Kind, Number, require
 from spherepair.training.hardware import torch_generator
 from spherepair.training.rows import RowSource
 
@@ -55,13 +54,9 @@ class Schedule:
     ema: bool = True
 
     def __post_init__(self) -> None:
-        if self.min_steps != "auto" and not _is_count(self.min_steps, MOST_STEPS):
-            raise _refused("min_steps", f"'auto' or from 1 to {MOST_STEPS}", self.min_steps)
-        rows = self.reconstruction_rows
-        if rows not in ("auto", "all") and not _is_count(rows, MOST_ROWS):
-            raise _refused("reconstruction_rows", f"'auto', 'all' or from 1 to {MOST_ROWS}", rows)
-        if not isinstance(self.ema, bool | np.bool_):
-            raise _refused("ema", "True or False", self.ema)
+        steps = Number(1, MOST_STEPS, whole=True, words=("auto",))
+        rows = Number(1, MOST_ROWS, whole=True, words=("auto", "all"))
+        require(self, min_steps=steps, reconstruction_rows=rows, ema=Kind(bool))
 
     def steps_per_epoch(self, n_pairs: int, pairs_per_step: int) -> int:
         """Steps of whole passes over the pairs, at least ``min_steps``; no step is without pairs."""
@@ -76,14 +71,6 @@ class Schedule:
             return max(1, n_rows // n_steps)
         size = batch_size if self.reconstruction_rows == "auto" else self.reconstruction_rows
         return min(int(size), n_rows)
-
-
-def _refused(name: str, wanted: str, given: Any) -> InvalidParameterError:
-    return InvalidParameterError(f"Schedule: {name} must be {wanted}, got {quoted(given)} instead.")
-
-
-def _is_count(value: Any, most: int) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral) and 1 <= int(value) <= most
 
 
 @dataclass(frozen=True)
@@ -348,7 +335,7 @@ def row_batches(
 
     Of more than ``most_rows`` rows an epoch shows about as many, drawn anew.
     """
-    size = min(batch_size, rows.n_rows)
+    size = min(int(batch_size), rows.n_rows)
     one_pass = -(-min(rows.n_rows, most_rows or rows.n_rows) // size)
     return Batches(
         rows,
@@ -378,7 +365,7 @@ def pair_batches(
 
     With every step come ``rows_per_step`` rows; all rows if there are no more.
     """
-    size = min(batch_size, len(pairs))
+    size = min(int(batch_size), len(pairs))
     return Batches(
         rows,
         pairs,

@@ -7,6 +7,8 @@ without any saved state.
 
 from __future__ import annotations
 
+import math
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,13 +23,15 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from spherepair.errors import InvalidParameterError, quoted
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 
 PRECISIONS = ("auto", "float32", "tf32", "bfloat16")
 #: Bytes of a block whose release makes glibc keep up to twice as much of the memory that is freed later.
 KEPT_BLOCK = 31 * 2**20
 #: Page-locked buffers through which rows pass on their way to a GPU, and the size of one.
 STAGING_BUFFERS, STAGING_BYTES = 4, 2**24
+#: A weight in training: itself, its gradient and two moments, each four bytes.
+BYTES_PER_WEIGHT = 16
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,27 @@ def limit_threads(network: nn.Module, hardware: Hardware) -> AbstractContextMana
         return nullcontext()
     limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="openmp")
     return limits
+
+
+def refuse_without_memory(n_weights: int, hardware: Hardware) -> None:
+    """Refuse a network so wide that no training of it fits into the memory of the machine, or of its GPU."""
+    needed, there = n_weights * BYTES_PER_WEIGHT, _memory(hardware)
+    if needed > there:
+        raise InvalidDataError(
+            f"a network for so many columns has {n_weights:,} weights, and training it takes "
+            f"{needed / 2**30:.1f} GiB, where there are {there / 2**30:.1f}; give fewer columns, for example "
+            "by TruncatedSVD of scikit-learn, or smaller hidden_dims."
+        )
+
+
+def _memory(hardware: Hardware) -> float:
+    """Bytes of memory of the GPU or the machine, used or not; endless where they are not known."""
+    if hardware.is_cuda:
+        return float(torch.cuda.get_device_properties(hardware.device).total_memory)
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (ValueError, OSError, AttributeError):  # Windows
+        return math.inf
 
 
 def choose_hardware(device: str | torch.device = "auto", precision: str = "auto") -> Hardware:

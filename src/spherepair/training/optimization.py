@@ -10,6 +10,7 @@ resumed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -21,6 +22,8 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from spherepair.errors import InvalidParameterError, quoted
+from spherepair.settings import Kind, Number, require
+from spherepair.validation import LARGEST_COUNT
 
 #: Moments below this are as good as zero.
 TINY = 1e-25
@@ -33,6 +36,10 @@ STEPS_ABOVE_DENORMAL = 256
 OBJECTIVE = "objective"
 #: Likewise the share of rows that changed their cluster since the start of the epoch before.
 LABELS = "labels"
+#: What the settings of a rule may be.
+EPOCHS = Number(0, LARGEST_COUNT, whole=True)
+COUNT = Number(1, LARGEST_COUNT, whole=True)
+SHARE, NAME = Number(0, sys.float_info.max), Kind(str)
 
 
 @dataclass
@@ -232,9 +239,12 @@ class SettledRule:
     stale: int = 40
     watches: str = "pairs"
 
+    def __post_init__(self) -> None:
+        require(self, min_epochs=EPOCHS, settled=SHARE, patience=COUNT, stale=COUNT, watches=NAME)
+
     def should_stop(self, values: Sequence[float]) -> bool:
         """Whether the last epochs are settled or the best one is too old."""
-        if len(values) < self.min_epochs:
+        if len(values) < max(1, self.min_epochs):
             return False
         is_settled = max(values[-self.patience :]) < self.settled
         is_stale = len(values) - 1 - int(np.argmin(values)) >= self.stale
@@ -249,6 +259,9 @@ class PaperRule:
     tolerance: float = 0.1
     patience: int = 5
     watches: str = OBJECTIVE
+
+    def __post_init__(self) -> None:
+        require(self, min_epochs=EPOCHS, tolerance=SHARE, patience=COUNT, watches=NAME)
 
     def should_stop(self, values: Sequence[float]) -> bool:
         """Whether the last ``patience`` relative changes are all small."""
@@ -265,6 +278,9 @@ class ReleasedCodeRule:
 
     min_epochs: int = 100
     watches: str = OBJECTIVE
+
+    def __post_init__(self) -> None:
+        require(self, min_epochs=EPOCHS, watches=NAME)
 
     def should_stop(self, values: Sequence[float]) -> bool:
         """Whether the newest loss is strictly the lowest so far."""
@@ -283,6 +299,9 @@ class StableLabels:
     tolerance: float = 0.001
     watches: str = LABELS
 
+    def __post_init__(self) -> None:
+        require(self, min_epochs=EPOCHS, tolerance=SHARE, watches=NAME)
+
     def should_stop(self, values: Sequence[float]) -> bool:
         """Whether the newest share of changed rows is below ``tolerance``."""
         return len(values) > self.min_epochs + 1 and values[-1] < self.tolerance
@@ -293,6 +312,9 @@ class FixedEpochs:
     """Never stop early: run ``max_epochs``."""
 
     watches: str = "loss"
+
+    def __post_init__(self) -> None:
+        require(self, watches=NAME)
 
     def should_stop(self, values: Sequence[float]) -> bool:
         """Never."""

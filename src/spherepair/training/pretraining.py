@@ -8,18 +8,18 @@ with momentum 0.9 and a rate of 0.1 that falls tenfold every 100 epochs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from spherepair.errors import InvalidParameterError, quoted
+from spherepair.errors import InvalidParameterError
 from spherepair.losses import reconstruction_loss
 from spherepair.networks import MLP, Autoencoder, linear_layers
+from spherepair.settings import Number, require
 from spherepair.training import Objective, Plan, Recipe, TrainingState
 from spherepair.training.batches import Batch, Batches, row_batches
 from spherepair.training.hardware import choose_effort, torch_generator
@@ -40,6 +40,8 @@ ROWS_SEEN, LEAST_EPOCHS, MOST_EPOCHS = 600_000, 15, 30
 MOST_ROWS = 100_000
 #: Tables with fewer rows take smaller steps in joint pretraining.
 SMALL_TABLE = 1000
+#: Epochs, steps and rows that settings ask for.
+COUNT = Number(1, LARGEST_COUNT, whole=True)
 
 JOINT_STAGE = "pretraining"
 
@@ -125,11 +127,9 @@ class JointPretraining:
     warm_up: float = 1 / 3
 
     def __post_init__(self) -> None:
-        _require_whole(self, optional=("epochs", "min_steps", "batch_size"))
-        for name, most in (("learning_rate", LARGEST_WEIGHT), ("warm_up", 1.0)):
-            value = getattr(self, name)
-            if not (isinstance(value, Real) and 0 <= float(value) <= most):
-                raise _out_of_range(self, name, f"a number from 0 to {most:g}")
+        count = replace(COUNT, words=(None,))
+        require(self, epochs=count, min_steps=count, batch_size=count)
+        require(self, learning_rate=Number(0, LARGEST_WEIGHT), warm_up=Number(0, 1))
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session, stage: str = JOINT_STAGE) -> None:
         """Train ``network`` in place."""
@@ -198,7 +198,8 @@ class StackedPretraining:
     initial_range: float = 0.01
 
     def __post_init__(self) -> None:
-        _require_whole(self, "layer_epochs", "epochs", "batch_size")
+        bound = Number(0, LARGEST_WEIGHT)
+        require(self, layer_epochs=COUNT, epochs=COUNT, batch_size=COUNT, initial_range=bound)
 
     def run(self, network: Autoencoder, rows: RowSource, session: Session) -> None:
         """Train ``network`` in place; needs an encoder and a decoder of Linear layers."""
@@ -331,18 +332,3 @@ def pretrain(network: Autoencoder, rows: RowSource, session: Session, *, method:
 
 def _chosen(method: Any) -> Any:
     return PRETRAINING[method]() if isinstance(method, str) else method
-
-
-def _require_whole(settings: Any, *names: str, optional: Sequence[str] = ()) -> None:
-    """Refuse settings that are no whole numbers of at least one, or without end."""
-    for name in (*names, *optional):
-        value = getattr(settings, name)
-        if value is None and name in optional:
-            continue
-        if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= LARGEST_COUNT:
-            raise _out_of_range(settings, name, f"a whole number from 1 to {LARGEST_COUNT}")
-
-
-def _out_of_range(settings: Any, name: str, what: str) -> InvalidParameterError:
-    value = quoted(getattr(settings, name))
-    return InvalidParameterError(f"{type(settings).__name__}: {name} must be {what}, got {value} instead.")

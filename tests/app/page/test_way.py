@@ -69,10 +69,17 @@ def test_whole_way_by_mouse(person, server):
     page.keyboard.type("About <b>cards</b>")
     page.get_by_role("button", name="Keep").click()
     page.locator(".group h3", has_text="About <b>cards</b>").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.locator(".group h3", has_text="About <b>cards</b>").wait_for(state="detached")
+    first.get_by_role("button", name=re.compile("Rename")).click()
+    page.keyboard.type("About <b>cards</b>")
+    page.keyboard.press("Enter")
+    page.locator(".group h3", has_text="About <b>cards</b>").wait_for()
     page.locator(".group h3 button", has_text="About").click()
     page.get_by_role("button", name="Merge the two").click()
     page.get_by_role("dialog").get_by_text(re.compile(r"writes .* “belong together”")).wait_for()
     page.get_by_role("button", name="Do it").click()
+    page.get_by_text("Done.", exact=True).wait_for()
     page.get_by_role("button", name="Undo").click()
     page.get_by_text("Undone.").wait_for()
     page.locator("#search").fill("mortgage")
@@ -128,7 +135,7 @@ def test_a_group_is_split_around_chosen_items_and_is_whole_again_after_undo(pers
     page.wait_for_function(N_GROUPS, arg=before)
 
 
-def test_keys_pressed_faster_than_cards_come_write_every_answer_once(person, large_server):
+def test_keys_pressed_faster_than_cards_come_write_every_answer_once(large_server, person):
     """The same with 10,000 answers: bench/label_page.py --rapid."""
     ann = person("quick", at=large_server)
     page, size = ann.page, ann.page.evaluate(ELEMENTS)
@@ -186,6 +193,15 @@ def test_the_guess_is_hidden_until_it_is_asked_for(person):
         pytest.fail("no card came with a guess")
     ann.page.keyboard.press("g")
     assert ann.page.locator(".card .guess").count() == 0
+
+
+def test_the_page_says_what_the_last_answers_changed(person):
+    ann = person()
+    while ann.answers < 22:
+        ann.answer()
+    told = ann.page.locator(".progress .lately")
+    told.wait_for(timeout=60_000)  # until a model has been trained, on a busy machine
+    assert re.fullmatch(r"The last \d+ answers .*(item|group)s?( to another group)?\.", told.inner_text())
 
 
 def test_answer_given_while_the_server_is_gone_is_written_once_or_asked_again(person, server):

@@ -32,10 +32,11 @@ from sqlalchemy import (
     make_url,
     select,
 )
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from spherepair.asking.questions import utc_now
+from spherepair.asking.record import is_of_rows
 from spherepair.errors import (
     InvalidParameterError,
     MissingDependencyError,
@@ -135,14 +136,7 @@ def open_database(url: str) -> Engine:
 
 
 def open_project_database(path: Path, project: str) -> Engine:
-    """Open the database in the folder of a project; one that is damaged or not its own is refused.
-
-    Parameters
-    ----------
-    path : Path
-        Made if it is not there.
-    project : str
-    """
+    """Open the database in the folder of a project, or make it; a damaged or foreign one is refused."""
     log = Path(f"{path}-wal")
     if path.exists() and not path.stat().st_size and log.exists() and log.stat().st_size:
         # SQLite would throw away the answers that are still in the log.
@@ -206,7 +200,7 @@ class DatabaseRecord:
         self._local = threading.local()
         with (
             decoding("a log of answers", lambda why: RecordError(f"the log of project {project} {why}")),
-            engine.begin() as connection,
+            _connected(engine) as connection,
         ):
             found = connection.execute(
                 select(EventTable.__table__).where(EventTable.project == project).order_by(EventTable.place)
@@ -299,7 +293,7 @@ class DatabaseRecord:
                 insert(ProjectTable),
                 {"id": self.project, "name": name, "rows": fingerprint, "created": utc_now()},
             )
-        elif known != fingerprint:
+        elif not is_of_rows(known, fingerprint):
             raise RecordError(
                 f"the log of project {self.project} is about other rows; its folder was changed or mixed up."
             )
@@ -334,6 +328,17 @@ class DatabaseRecord:
         except BaseException:
             self.is_uncertain = True  # events of a block that failed half-way are known here, but not there
             raise
+
+
+@contextmanager
+def _connected(engine: Engine) -> Iterator[Connection]:
+    """A transaction. A database that is down is no log that cannot be read."""
+    try:
+        connection = engine.connect()
+    except OperationalError as error:
+        raise RecordError(f"the database does not answer ({_reason(error)}); try again later.") from error
+    with connection, connection.begin():
+        yield connection
 
 
 def _check_event(one: Event, place: int) -> None:

@@ -38,6 +38,8 @@ VERSIONS, MODEL, DETAILS = "versions", ".model", "version.json"
 NO_GROUP = 65535
 #: Rows listed for each group as typical, unsure and odd.
 LISTED = 6
+#: What the latest answers changed is told against a version that knew so many fewer.
+LATELY = 20
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,25 @@ class Version:
 def latest_version(project: Path, n_rows: int) -> Version:
     """The newest version in the folder of a project; an empty one where there is none."""
     folders = _version_folders(project)
-    if not folders:
-        return Version(0, -1, n_rows)
-    folder = folders[-1]
+    return _read_version(folders[-1]) if folders else Version(0, -1, n_rows)
+
+
+def earlier_versions(project: Path) -> list[Version]:
+    """The versions that are kept, the oldest first, with the groups of their rows at hand."""
+    versions = [_read_version(folder) for folder in _whole_folders(project)]
+    for version in versions:
+        version.labels  # noqa: B018  (a file that is open outlives its folder)
+    return versions
+
+
+def version_before(versions: Sequence[Version], n_answers: int, n_rows: int) -> Version | None:
+    """The newest version that knew at least :data:`LATELY` answers fewer; an empty one before the first."""
+    is_since_begin = not versions or versions[0].number == 1
+    found = [Version(0, 0, n_rows), *versions] if is_since_begin else versions
+    return next((one for one in reversed(found) if one.n_answers <= n_answers - LATELY), None)
+
+
+def _read_version(folder: Path) -> Version:
     details = json.loads((folder / DETAILS).read_text(encoding="utf-8"))
     groups = tuple(_group(line) for line in details.pop("groups"))
     return Version(**details, groups=groups, folder=folder)
@@ -192,10 +210,21 @@ def write_version(
         details = asdict(version)
         del details["folder"]
         atomic_write_text(folder / DETAILS, json.dumps(details))
-    for old in _version_folders(project)[:-2]:
-        shutil.rmtree(old, ignore_errors=True)
-        shutil.rmtree(old.with_suffix(MODEL), ignore_errors=True)
+    _remove_old_versions(project, n_answers)
     return target
+
+
+def _remove_old_versions(project: Path, n_answers: int) -> None:
+    """Keep the latest two, and of the one that they are compared with all but its model."""
+    whole = _whole_folders(project)
+    versions = [_read_version(folder) for folder in whole]
+    compared = version_before(versions, n_answers, versions[-1].n_rows)
+    for old in _version_folders(project):
+        if old not in whole[-2:]:
+            shutil.rmtree(old.with_suffix(MODEL), ignore_errors=True)
+            if compared is None or old != compared.folder:
+                (old / DETAILS).unlink(missing_ok=True)  # first: what is half removed is no version
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def _grouped(
@@ -339,6 +368,11 @@ def _group(line: dict[str, Any]) -> Group:
         name: tuple(value) if isinstance(value, list) else value for name, value in line.items()
     }
     return Group(**fields)
+
+
+def _whole_folders(project: Path) -> list[Path]:
+    """Folders of versions without those that were being removed when the process was killed."""
+    return [folder for folder in _version_folders(project) if (folder / DETAILS).exists()]
 
 
 def _version_folders(project: Path) -> list[Path]:

@@ -240,12 +240,12 @@ class AssessedClusterer:
         self.calibration_ = Calibration(_temperature(self, z[rows], accuracy), accuracy, len(pairs))
         return self
 
-    def _rehearse(self, job: Job) -> Rehearsal | None:
-        """Train shortly on some of the pairs, to be compared with the others; methods may do so."""
+    def _hold_out(self, job: Job) -> HoldOut | None:
+        """Train shortly on some of the pairs, to be scored on the others; methods may do so."""
         return None
 
     @torch.no_grad()
-    def _assess(self: Any, job: Job, rehearsal: Rehearsal | None = None) -> None:
+    def _assess(self: Any, job: Job, hold_out: HoldOut | None = None) -> None:
         """Find out how sure the fitted model may be; no label changes."""
         rng = np.random.default_rng(derive_seed(self._seed, "assessment"))
         known = rng.permutation(np.flatnonzero(self.labels_ >= 0))
@@ -254,7 +254,7 @@ class AssessedClusterer:
         self.calibration_ = None
         if self.n_clusters_ < 2 or len(known) < 2:
             return
-        found = before or _compare(self, job, rehearsal, known)
+        found = before or _compare(self, job, hold_out, known)
         if found is not None:
             z = _embed_like_new(self, job, known)
             self.calibration_ = replace(found, temperature=_temperature(self, z, found.accuracy))
@@ -279,17 +279,17 @@ def label_rows(model: Any, X: Any, *, novelty: bool, embedding: bool = False) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Rehearsal:
-    """A short training on some of the pairs.
+class HoldOut:
+    """The embedding of a short training, and the pairs that were held out of it.
 
     Attributes
     ----------
     held_out : ndarray of shape (n_held_out,)
-        Positions of the pairs that it did not see.
+        Positions of these pairs.
     rows : ndarray of shape (m,)
         Rows in these pairs and others, ascending.
     embedding : Tensor of shape (m, embedding_dim)
-        As it sees them.
+        Of these rows.
     """
 
     held_out: NDArray[np.int64]
@@ -297,15 +297,13 @@ class Rehearsal:
     embedding: Tensor
 
 
-def _compare(
-    model: Any, job: Job, rehearsal: Rehearsal | None, known: NDArray[np.int64]
-) -> Calibration | None:
+def _compare(model: Any, job: Job, hold_out: HoldOut | None, known: NDArray[np.int64]) -> Calibration | None:
     """How often new rows are right.
 
-    Neighbors were trained together with the rows of the pairs, which makes them look too good; a rehearsal is
-    shorter and has fewer pairs, which makes it look too bad. Where there are both, the mean is taken.
+    Neighbors were trained together with the rows of the pairs, which makes them look too good; the short
+    training has fewer epochs and pairs, which makes it look too bad. Where there are both, the mean is taken.
     """
-    found = [_compare_neighbors(model, job, known), _compare_rehearsal(model, rehearsal)]
+    found = [_compare_neighbors(model, job, known), _compare_hold_out(model, hold_out)]
     known_ones = [one for one in found if one is not None]
     if not known_ones:
         return None
@@ -313,18 +311,18 @@ def _compare(
     return Calibration(1.0, accuracy, max(one.n_pairs for one in known_ones))
 
 
-def _compare_rehearsal(model: Any, rehearsal: Rehearsal | None) -> Calibration | None:
-    """What the pairs that a rehearsal has not seen say of its clusters."""
-    if rehearsal is None:
+def _compare_hold_out(model: Any, hold_out: HoldOut | None) -> Calibration | None:
+    """What the held-out pairs say of the clusters of the short training."""
+    if hold_out is None:
         return None
-    held_out = rehearsal.held_out[model._trusts()[rehearsal.held_out]]
-    pairs, z = model.constraints_[held_out], rehearsal.embedding.float()
+    held_out = hold_out.held_out[model._trusts()[hold_out.held_out]]
+    pairs, z = model.constraints_[held_out], hold_out.embedding.float()
     if len(pairs) == 0 or model.n_clusters_ > len(z):
         return None
     generator = torch_generator(model._seed, "rehearsed clusters", device=z.device)
     centers = kmeans(z, model.n_clusters_, generator=generator)
     labels = torch.cdist(z, centers).argmin(dim=1).cpu().numpy()
-    left, right = (labels[np.searchsorted(rehearsal.rows, end)] for end in (pairs.left, pairs.right))
+    left, right = (labels[np.searchsorted(hold_out.rows, end)] for end in (pairs.left, pairs.right))
     accuracy = calibration.estimate_accuracy(left == right, pairs.is_must_link, model.n_clusters_)
     return Calibration(1.0, accuracy, len(pairs))
 

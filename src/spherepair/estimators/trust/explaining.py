@@ -1,4 +1,4 @@
-"""Names of groups, and why a row is in one: typical rows, answers, and the values or words that mattered."""
+"""Names of clusters, and why a row is in its cluster: typical rows, answers, influential values or words."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from spherepair.terms import row_terms
-from spherepair.terms.row_terms import LEAF_ROWS, nearest_neighbors
+from spherepair.terms import neighbor_search
+from spherepair.terms.neighbor_search import LEAF_ROWS, nearest_neighbors
 
 #: Around one leaf, one row more than whole leaves, primes, thousands.
 ODD_SIZES = [2, 3, 7, 127, 128, 129, 131, 255, 257, 512, 513, 997, 1000, 2049, 4099]
@@ -75,7 +75,7 @@ def test_several_trees_find_more_than_one(monkeypatch):
     exact = distances(x).topk(5, largest=False).indices
 
     def recall(n_trees):
-        monkeypatch.setattr(row_terms, "TREES", n_trees)
+        monkeypatch.setattr(neighbor_search, "TREES", n_trees)
         return (find(x)[:, :, None] == exact[:, None]).any(dim=2).float().mean()
 
     assert recall(4) > recall(1) + 0.1
@@ -107,7 +107,7 @@ def test_a_row_that_is_alone_in_the_leaf_of_every_tree_gets_rows_that_exist():
 def test_leaves_hold_every_row_once():
     for n in [*ODD_SIZES, LONELY]:
         padded = torch.cat([blobs(n), torch.zeros(1, 8)])
-        trees = row_terms._leaves(padded, 2, seeded())
+        trees = neighbor_search._leaves(padded, 2, seeded())
         assert trees.shape[2] <= LEAF_ROWS
         for leaves in trees:
             rows = leaves[leaves < n]
@@ -129,15 +129,15 @@ def test_the_global_generator_is_left_alone():
 def test_how_leaves_are_cut_into_chunks_changes_nothing(monkeypatch):
     x = blobs(2000)
     whole = find(x)
-    monkeypatch.setattr(row_terms, "CHUNK_ENTRIES", {"cpu": 3 * 125 * (125 + 8)})
+    monkeypatch.setattr(neighbor_search, "CHUNK_ENTRIES", {"cpu": 3 * 125 * (125 + 8)})
     assert torch.equal(find(x), whole)
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_trees_may_be_grown_a_few_at_a_time(at_once, monkeypatch):
-    x, grown, leaves = blobs(4000), [], row_terms._leaves
-    monkeypatch.setattr(row_terms, "GROWN_ENTRIES", at_once * x.numel() + 1)
-    monkeypatch.setattr(row_terms, "_leaves", lambda x, n, g: grown.append(n) or leaves(x, n, g))
+    x, grown, leaves = blobs(4000), [], neighbor_search._leaves
+    monkeypatch.setattr(neighbor_search, "GROWN_ENTRIES", at_once * x.numel() + 1)
+    monkeypatch.setattr(neighbor_search, "_leaves", lambda x, n, g: grown.append(n) or leaves(x, n, g))
     exact = distances(x).topk(5, largest=False).indices
     assert (find(x)[:, :, None] == exact[:, None]).any(dim=2).float().mean() > 0.9
     assert grown == {1: [1, 1, 1, 1], 3: [3, 1]}[at_once]
