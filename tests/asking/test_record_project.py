@@ -19,7 +19,7 @@ def test_arrow_table_is_asked_about_like_an_array(blobs, quick_model):
     for rows in (X, table):
         talk = Interview(rows, model=quick_model, random_state=0).refit()
         talk.answer(talk.next(), "none")
-        questions.append((talk.next(), talk._fingerprint))
+        questions.append((talk.next(), talk._fingerprint()))
     assert questions[0] == questions[1]
     assert list(talk.model.feature_names_in_) == table.column_names
 

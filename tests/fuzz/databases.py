@@ -65,7 +65,7 @@ def open_log(engine: Engine) -> object:
         record = DatabaseRecord(engine, PROJECT, name="Project", fingerprint=FINGERPRINT)
         names = record.names()
         # As an interview does, without its search for the first question.
-        talk = Conversation(len(X), Constraints.from_pairs(), record, fingerprint=FINGERPRINT)
+        talk = Conversation(len(X), Constraints.from_pairs(), record, fingerprint=lambda: FINGERPRINT)
         return len(talk.answers), talk.groups, names
     finally:
         engine.dispose()

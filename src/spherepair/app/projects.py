@@ -38,6 +38,7 @@ from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack
 from spherepair.encoders.columns import is_mixed
 from spherepair.errors import InvalidAnswerError, InvalidDataError, RecordError, quoted
 from spherepair.files import atomic_write, atomic_write_text
+from spherepair.files.arrow_rows import side_by_side
 from spherepair.files.untrusted import Fail, decoding, refuse_zip_bomb
 
 DETAILS, DATABASE, LOCK = "project.json", "project.db", "project.lock"
@@ -328,13 +329,13 @@ def raw_rows(rows: Rows, is_encoded: bool, like: Rows | None = None) -> Any:
     missing = [name for name in names if name not in rows.columns]
     if missing:
         raise InvalidDataError(f"the file has no column {quoted(missing[0])}, which the project is about.")
-    X = np.empty((len(rows), len(names)), dtype=np.float32)
+    numbers = []
     try:
-        for place, name in enumerate(names):
-            X[:, place] = pc.cast(rows.table[name], pa.float32())
+        for name in names:
+            numbers.append(pc.cast(rows.table[name], pa.float32()).to_numpy())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidDataError(f"the column {quoted(name)} holds more than numbers.") from error
-    return X
+    return side_by_side(numbers)
 
 
 def _features(rows: Rows) -> list[str]:

@@ -221,8 +221,9 @@ def _are_pictures(column: Any) -> bool:
 
 def store_rows(folder: Path, source: Source, layout: Layout) -> None:
     """Write the rows, and the pictures where there are any."""
+    repeating = [f.name for f in source.table.schema if not pa.types.is_floating(f.type)]
     with atomic_write(folder / ROWS) as temporary:
-        pq.write_table(source.table, temporary)
+        pq.write_table(source.table, temporary, use_dictionary=repeating)
     _write_shown(folder, source.table)
     pictures = source.pictures if layout.images is None else _read_pictures(source, layout.images)
     if layout.kind != "image" or pictures is None:

@@ -135,7 +135,7 @@ class Interview(Conversation):
     ) -> None:
         self.strategy, table = resolve_strategy(strategy), check_rows(X, items)
         known = Constraints.from_pairs() if constraints is None else constraints
-        super().__init__(int(table.shape[0]), known, record, fingerprint=fingerprint_rows(table))
+        super().__init__(int(table.shape[0]), known, record, fingerprint=lambda: fingerprint_rows(table))
         self.X, self.items, self.background = X, items, background
         self._questions = [plain_question(question, self.n_rows) for question in questions]
         self._seed = int(np.random.default_rng().integers(2**31)) if random_state is None else random_state
@@ -300,10 +300,10 @@ class Interview(Conversation):
         """Write a project: the rows, the record, the model. From now on answers are appended to it."""
         with self._lock:
             project = Project(self.X, self.items, self._known, strategy_name(self.strategy), self._seed)
-            record = write_project(Path(folder), project, record=self._record, fingerprint=self._fingerprint)
-            if record is not self._record:
-                close_record(self._record)
-                self._record = record
+            old, rows = self._record, self._fingerprint()
+            self._record = write_project(Path(folder), project, record=old, fingerprint=rows)
+            if self._record is not old:
+                close_record(old)
             model, fitted_on = self.model, self._fitted_on
         if model is not None and fitted_on >= 0:
             save_project_model(Path(folder), model, fitted_on)

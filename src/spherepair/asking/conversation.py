@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,17 @@ class Conversation:
         Pairs that are known before the first question.
     record : path, Record or None
         Where answers are appended; those that it holds are taken over.
-    fingerprint : str
-        Of the rows; a record of others is refused.
+    fingerprint : function
+        Gives that of the rows, which takes a while for many; a file with a record of others is refused.
     """
 
     def __init__(
-        self, n_rows: int, known: Constraints, record: str | Path | Record | None, *, fingerprint: str
+        self,
+        n_rows: int,
+        known: Constraints,
+        record: str | Path | Record | None,
+        *,
+        fingerprint: Callable[[], str],
     ) -> None:
         known.validate(n_rows)
         self.n_rows, self._known, self._fingerprint = n_rows, known, fingerprint

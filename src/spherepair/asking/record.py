@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -154,12 +154,12 @@ class FileRecord:
         return events[1:]
 
 
-def open_record(record: str | os.PathLike[str] | Record | None, *, fingerprint: str) -> Record:
+def open_record(record: str | os.PathLike[str] | Record | None, *, fingerprint: Callable[[], str]) -> Record:
     """The record at a path, a record as it is, or one in memory."""
     if record is None:
         return MemoryRecord()
     if isinstance(record, str | os.PathLike):
-        return FileRecord(record, fingerprint=fingerprint)
+        return FileRecord(record, fingerprint=fingerprint())
     return record
 
 
