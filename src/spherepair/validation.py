@@ -199,8 +199,8 @@ def warn_about_few_pairs(constraints: Constraints, batch_size: int) -> None:
         )
     elif n_pairs < batch_size:
         message = (
-            f"only {n_pairs} constraints were given, fewer than a batch of {batch_size}: expect labels "
-            "that vary with random_state; a few hundred pairs make them stable."
+            f"only {n_pairs} constraints were given, fewer than {batch_size}: expect labels that "
+            "vary with random_state; a few hundred pairs make them stable."
         )
     if message is not None:
         warnings.warn(message, ConstraintWarning, stacklevel=3)

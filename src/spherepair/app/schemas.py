@@ -95,7 +95,7 @@ class Training(BaseModel):
 
 
 class Changed(BaseModel):
-    """What so many of the latest answers changed; at least twenty, and all since some training."""
+    """What the latest ``answers`` answers changed: at least twenty, all those since some training."""
 
     answers: int
     rows_moved: int

@@ -273,7 +273,7 @@ class Interview(Conversation):
         self._refits.start()
 
     def wait(self) -> None:
-        """Until a refit under way is done; raises what it met."""
+        """Wait for a running refit; raises its error."""
         self._refits.wait()
 
     def training_task(self, answers: Sequence[Answer] | None = None) -> TrainingTask:

@@ -68,8 +68,8 @@ class RandomPairs:
 class FarthestFirst(PairStrategy):
     """Explore and consolidate (Basu, Banerjee and Mooney, 2004).
 
-    The row farthest from all rows seen, until so many rows in a row opened no new group; rows at random
-    from then on.
+    The row farthest from all rows seen, until ``patience`` consecutive rows opened no new group; rows at
+    random from then on.
     """
 
     patience = 10

@@ -190,7 +190,7 @@ class Program:
         self._thread.join(timeout=GRACE_SECONDS)
 
     def _signal(self, name: str) -> None:
-        """To the program and to what it has started."""
+        """Send a signal to the program and to its children."""
         if not hasattr(os, "killpg"):
             self._process.kill()
             return

@@ -169,7 +169,7 @@ def infer_n_clusters(
         Pairs with arrays ``left``, ``right``, ``is_must_link`` and ``weight``. Without cannot-links the
         silhouette decides, with a low confidence.
     method : {"tail-angle", "silhouette", "lifetime", "consensus"}
-        The paper's Algorithm 2, its two alternatives, or all evidence together.
+        The paper's Algorithm 2, its two alternatives, or angles, Ward trees and pair counts together.
     tail_ratio : float
         Share of the smallest angles that is averaged (rho); 0.6 to 2 times this share are tried.
     max_clusters : int, optional

@@ -30,7 +30,7 @@ from spherepair.clustering.pair_counts import (
 from spherepair.clustering.partitions import height_gaps
 from spherepair.constraints.graph import ProvedGroups
 
-#: Standard errors by which random pairs never repeat their rows.
+#: Above this many standard errors of repeated rows, pairs were chosen.
 LARGEST_REPEAT_EXCESS = 4.0
 #: Evidence for merged classes, in nats and nats per pair, that random pairs do not give at their own count.
 LARGEST_CONTRADICTION, LARGEST_CONTRADICTION_PER_PAIR = 15.0, 0.1

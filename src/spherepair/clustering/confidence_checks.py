@@ -86,7 +86,7 @@ def check_confidence(
         Shares of the evidence for K' = 2, 3, ..
     rng : numpy.random.Generator
     proved : ProvedGroups, optional
-        What the pairs prove, given where they were chosen, not drawn at random.
+        What the pairs prove; only for pairs that were chosen, not drawn at random.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def _all_proved(proved: ProvedGroups | None, n_clusters: int) -> bool:
 
 
 def _unproved(proved: ProvedGroups, n_clusters: int) -> Iterator[Finding]:
-    """Chosen pairs: nothing is sure that they could not have refuted.
+    """Chosen pairs support only a number that they could have refuted.
 
     If they prove as many groups as were found, the chance that a row is of none of them is about the share of
     rows seen alone (Good and Turing).

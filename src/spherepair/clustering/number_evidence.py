@@ -1,6 +1,7 @@
 """The evidence for each number of clusters K': angles of cannot-links, partitions, and counts of pairs.
 
-Each kind of evidence gives a few features of every candidate K' = 2, 3, ..; ``cluster_number`` weighs them.
+Each kind of evidence gives a few features of every candidate K' = 2, 3, ..; ``clustering/__init__.py`` weighs
+them.
 """
 
 from __future__ import annotations

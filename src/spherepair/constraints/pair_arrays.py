@@ -88,7 +88,7 @@ class PairArrays:
     @property
     def is_decided(self) -> BoolArray:
         """Whether each answer says something, of shape (n_pairs,); one of value 0.5 does not."""
-        # One flag for all pairs, as above.
+        # One flag for all pairs: a read-only view that takes no memory.
         return np.broadcast_to(np.True_, len(self)) if self.details.value is None else self.value != 0.5
 
     def _no_text(self) -> TextArray:

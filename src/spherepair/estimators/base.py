@@ -104,7 +104,8 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
             Must-links and cannot-links between rows of ``X``.
         on_conflict : {"weigh", "raise", "drop", "keep"}, default="weigh"
             What to do with constraints that contradict each other: find out which are wrong (methods that
-            cannot leave out as few as possible), raise an error, drop the cannot-links, or keep all.
+            cannot judge answers leave out the fewest that resolve it), raise an error, drop the
+            cannot-links, or keep all.
         checkpoint : path, optional
             Folder in which the fit is saved after every epoch. A later fit with the same data, constraints
             and parameters resumes from there.
@@ -297,7 +298,7 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         raise NotImplementedError
 
     def _spread(self) -> float | None:
-        """What these take from the training rows besides the centers; nothing by default."""
+        """Width of the clusters, where the logits need it besides the centers; none by default."""
         return None
 
     def _label_scores(self) -> Logits:

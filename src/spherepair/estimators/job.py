@@ -22,8 +22,8 @@ from spherepair.files.untrusted import decoding
 from spherepair.training.rows import RowSource, map_rows, open_rows
 from spherepair.training.session import Session
 
-#: A refinement makes its full effort, so many steps at the learning rate of a fit, from this share of wrong
-#: new pairs on.
+#: Share of wrong new pairs from which on a refinement makes its full effort, and the steps of that effort, at
+#: the learning rate of a fit.
 MUCH_WRONG, REFINE_STEPS = 1 / 3, 160
 #: The smallest effort relative to the full one, and how often a refinement shows each pair at least.
 MIN_EFFORT, MIN_REFINE_EPOCHS = 0.3, 4

@@ -6,12 +6,12 @@
 
 Not later, because a network first learns what most answers agree on, and the wrong ones by heart only then.
 Not earlier, because the clusters that are meant need not be those that the rows form by themselves: then the
-neighbors deny many answers at first and none once the network has learned them. Wrong answers are denied on.
-The first judgment of the second training comes half from these clusters and half from those before any pair
-was seen: answers have spoiled the former, the latter need not be the ones that are meant. On a GPU and for
-large tables a draft, a shorter second training, improves it: which answers count at first decides which
-clusters arise. Where must-links are few, it stays one half of every later judgment, and unsure must-links are
-left out at first: what is trained on confirms itself.
+neighbors deny many answers at first and none once the network has learned them. Wrong answers are denied to
+the end. The first judgment of the second training comes half from the clusters after the first training,
+which wrong answers have spoiled, and half from those before any pair was seen, which need not be the ones
+that are meant. On a GPU and for large tables a draft, a shorter second training, improves it: which answers
+count at first decides which clusters arise. Where must-links are few, it stays one half of every later
+judgment, and unsure must-links are left out at first: what is trained on confirms itself.
 
 Where no answer seems wrong, the first training goes on, and its result is that of a plain fit, bit for bit.
 The answers are then judged when it has ended. ``clustering/answer_errors.py`` has the judge.

@@ -165,7 +165,7 @@ def _column_number(letters: bytes) -> int:
 
 
 def refuse_large(n_bytes: int, packed: int, fail: Fail, *, ratio: int = UNPACKED_RATIO) -> None:
-    """Refuse a file of so many packed bytes that would be too many when it is unpacked."""
+    """Refuse a file that unpacks to too many bytes for its packed size."""
     allowed = max(UNPACKED_BYTES, ratio * packed)
     refuse_above(n_bytes, allowed, "bytes when it is unpacked", fail)
 

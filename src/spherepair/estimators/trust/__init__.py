@@ -362,7 +362,7 @@ def _temperature(model: Any, embedding: NDArray[np.float32], accuracy: float) ->
 
 
 def _embed_like_new(model: Any, job: Job, known: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Embeddings as new rows have them: training has not moved them where an answer wants them.
+    """Embeddings like those of new rows, which no answer has moved.
 
     Those of rows in no pair; where they are few, of rows that were moved as far as their neighbors are apart.
     """
