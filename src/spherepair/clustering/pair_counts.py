@@ -4,9 +4,10 @@ Pairs drawn at random have three properties that training cannot change, because
 Let q_k be the share of all pair ends in cluster k and mu_k the share of must-links among the pairs of these
 ends.
 
-- A pair of a row of class c is a must-link with probability p_c, the share of c: mu = p_c.
-  The mean of 1 / p_c over the rows is sum_c p_c / p_c = K, so sum_k q_k / mu_k estimates the number of classes. By Jensen's inequality a partition
-  that mixes classes makes it smaller, never larger; for classes of equal size any partition will do.
+- A pair of a row of class c is a must-link with probability p_c, the share of c: mu = p_c. The mean of 1 /
+  p_c over the rows is sum_c p_c / p_c = K, so sum_k q_k / mu_k estimates the number of classes. By Jensen's
+  inequality a partition that mixes classes makes it smaller, never larger; for classes of equal size any
+  partition will do.
 - In the right partition mu_k = q_k for every cluster. A cluster of two classes has fewer must-links than
   that, two parts of one class have more.
 - Cannot-links do not run inside a class.
