@@ -85,3 +85,8 @@ def test_files_and_packages_are_small_enough_to_be_read() -> None:
         for module in modules:
             n_lines = len(module.read_text(encoding="utf-8").splitlines())
             assert n_lines <= 400, f"{module} has {n_lines} lines"
+
+
+def test_no_two_files_have_the_same_name() -> None:
+    names = [path.name for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"]
+    assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)

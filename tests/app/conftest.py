@@ -15,8 +15,8 @@ from fastapi.testclient import TestClient
 from tests.fuzz.postgresql import find_postgresql, make_database, running_postgresql
 
 from spherepair.app.database import sqlite_url
+from spherepair.app.project_rows import Source
 from spherepair.app.projects import Projects
-from spherepair.app.rows import Source
 from spherepair.app.security import Door
 from spherepair.app.server import create_app
 from spherepair.app.worker import Trainer

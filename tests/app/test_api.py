@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from tests.app.conftest import TOKEN, as_person, text_source, topic_texts
 from tests.fuzz.uploads import zip_of_pictures
 
-from spherepair.app.labeling import Card
+from spherepair.app.open_project import Card
 from spherepair.app.payloads import Payloads
 from spherepair.app.projects import read_encoder
 from spherepair.app.security import Door, clean_name, is_loopback

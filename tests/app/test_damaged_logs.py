@@ -138,6 +138,6 @@ def test_a_full_disk_keeps_neither_the_list_nor_the_end_of_a_project_from_workin
     def full(path, text):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("spherepair.app.labeling.atomic_write_text", full)
+    monkeypatch.setattr("spherepair.app.open_project.atomic_write_text", full)
     assert client.get("/api/projects", headers=as_person(client, "ann")).json()[0]["id"] == project
     home.close()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from spherepair.app.groups import changes_since, view_of
+from spherepair.app.shown_groups import changes_since, view_of
 from spherepair.app.versions import (
     NO_GROUP,
     Placed,

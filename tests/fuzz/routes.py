@@ -25,9 +25,9 @@ from schemathesis.engine import events, from_schema
 from tests.app.conftest import TOKEN, as_person, text_source
 from tests.app.test_api import Person
 
-from spherepair.app.labeling import Labeling
+from spherepair.app.open_project import Labeling
+from spherepair.app.project_rows import Source
 from spherepair.app.projects import Projects
-from spherepair.app.rows import Source
 from spherepair.app.security import CSRF_HEADER, PERSON_HEADER, Door, Session
 from spherepair.app.server import create_app
 

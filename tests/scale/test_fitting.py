@@ -18,7 +18,7 @@ from spherepair.errors import (
     MissingRowsError,
 )
 from spherepair.files.data_sets import Needs
-from spherepair.scale.sampling import Sample, choose_sample, count_rows, draw_sample
+from spherepair.scale.row_samples import Sample, choose_sample, count_rows, draw_sample
 
 NEEDS = Needs(id_column="id", drop=("y",))
 

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from spherepair.app.labeling import Labeling
+from spherepair.app.open_project import Labeling
+from spherepair.app.project_rows import Rows, Source, store_rows
 from spherepair.app.projects import raw_rows, read_encoder
-from spherepair.app.rows import Rows, Source, store_rows
 from spherepair.app.versions import NO_GROUP
 from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.estimators import load

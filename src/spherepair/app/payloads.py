@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spherepair.app.labeling import Card, Labeling
+from spherepair.app.open_project import Card, Labeling
 from spherepair.app.versions import Group
 from spherepair.asking.groups import Groups
 from spherepair.asking.questions import (

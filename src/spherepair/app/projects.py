@@ -1,7 +1,7 @@
 """Projects: a folder with rows, features, a log of answers and models; and all projects of a home.
 
 project.json     what it is: name, kind, which column is what
-rows.*           the rows (see :mod:`spherepair.app.rows`)
+rows.*           the rows (see :mod:`spherepair.app.project_rows`)
 features.npy     what models learn from, one line a row
 encoder.npz      makes the same of new rows, unless these are numbers already
 project.db       the log of answers, unless it lies in a shared database
@@ -29,13 +29,13 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Engine
 
 from spherepair.app.database import open_database, open_project_database
-from spherepair.app.labeling import Labeling
-from spherepair.app.rows import Layout, Rows, Source, store_rows, suggest_layout
+from spherepair.app.open_project import Labeling
+from spherepair.app.project_rows import Layout, Rows, Source, store_rows, suggest_layout
 from spherepair.app.security import clean_name, read_secret
 from spherepair.app.worker import ENCODER, FEATURES
 from spherepair.asking.questions import utc_now
 from spherepair.encoders import ImageEncoder, TableEncoder, pack_encoder, unpack_encoder
-from spherepair.encoders.columns import is_mixed
+from spherepair.encoders.table_columns import is_mixed
 from spherepair.errors import InvalidAnswerError, InvalidDataError, RecordError, quoted
 from spherepair.files import atomic_write, atomic_write_text
 from spherepair.files.arrow_rows import side_by_side

@@ -18,9 +18,9 @@ from starlette.exceptions import HTTPException
 
 from spherepair.app import schemas
 from spherepair.app.exports import export_labels, export_model, export_pairs, export_report, predict_groups
-from spherepair.app.labeling import Labeling
+from spherepair.app.open_project import Labeling
 from spherepair.app.payloads import Payloads, count_links
-from spherepair.app.rows import PICTURE_TYPES, TABLE_SUFFIXES, Source, picture_type, read_source
+from spherepair.app.project_rows import PICTURE_TYPES, TABLE_SUFFIXES, Source, picture_type, read_source
 from spherepair.app.security import Door, Session, clean_name
 from spherepair.asking.conversation import answer_from_dict
 

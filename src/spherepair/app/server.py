@@ -34,9 +34,9 @@ from threadpoolctl import threadpool_limits
 
 from spherepair import __version__
 from spherepair.app import routes, schemas
-from spherepair.app.labeling import ClosedCardError
+from spherepair.app.open_project import ClosedCardError
+from spherepair.app.project_rows import Layout, Rows, Source, column_kinds, picture_type, suggest_layout
 from spherepair.app.projects import Projects
-from spherepair.app.rows import Layout, Rows, Source, column_kinds, picture_type, suggest_layout
 from spherepair.app.security import COOKIE, Door, Guard, Session, clean_name, is_loopback, same_text
 from spherepair.errors import InvalidParameterError, RecordError, SpherePairError
 

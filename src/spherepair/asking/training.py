@@ -304,7 +304,7 @@ def _all_pairs(n_rows: int, random: np.random.Generator) -> tuple[NDArray[np.int
 
 def default_model(seed: int, *, scaling: str = "auto", progress: Any = False) -> Any:
     """The model of an interview that was given none."""
-    # No judging: an interview asks again where it doubts an answer.
+    # No judging: an interview asks again where an answer may be wrong.
     return SpherePair(wrong_answers=None, scaling=scaling, random_state=seed, progress=progress)
 
 

@@ -114,8 +114,8 @@ def _project(
     home: Any, data: Path | None, *, text: str | None, images: str | None, id_column: str | None, demo: bool
 ) -> str | None:
     """The project to open: that of the data, made on the first call."""
+    from spherepair.app.project_rows import read_source
     from spherepair.app.projects import demo_source, origin_of
-    from spherepair.app.rows import read_source
 
     if demo and data is not None:
         raise InvalidParameterError("give data or --demo, not both.")

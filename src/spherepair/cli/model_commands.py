@@ -52,7 +52,7 @@ from spherepair.files.data_tables import Table, column_names
 from spherepair.files.label_files import write_labels
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import MODEL_FILE
-from spherepair.scale.sampling import SAMPLE_ROWS, Sample, fit_sample
+from spherepair.scale.row_samples import SAMPLE_ROWS, Sample, fit_sample
 from spherepair.training.session import CHECKPOINT_FILE
 
 RefinedOption = Annotated[

@@ -16,8 +16,8 @@ from scipy import sparse
 
 from spherepair.cli.terminal import Terminal, column_options
 from spherepair.encoders import TableEncoder, pack_encoder
-from spherepair.encoders.columns import is_mixed
 from spherepair.encoders.table import parse_kinds
+from spherepair.encoders.table_columns import is_mixed
 from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, listed, quoted
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, text_array
@@ -32,7 +32,7 @@ from spherepair.files.data_tables import (
     split_names,
 )
 from spherepair.files.places import DATA_SET_SUFFIXES, find_files, is_many
-from spherepair.scale.sampling import SAMPLE_ROWS, Sample, choose_sample, count_rows, draw_sample
+from spherepair.scale.row_samples import SAMPLE_ROWS, Sample, choose_sample, count_rows, draw_sample
 
 #: Kinds that are read as text, whatever the values look like.
 TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from spherepair.encoders.schema import check_encoder
+from spherepair.encoders.attribute_rules import check_encoder
 from spherepair.errors import MissingDependencyError, ModelFileError, SpherePairWarning, quoted
 
 #: The classes that may be saved, and their modules.

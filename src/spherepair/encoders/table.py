@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from spherepair.encoders.columns import INSTALL, KINDS, ColumnPlan, plan_fields
 from spherepair.encoders.embedding import Floats, require
 from spherepair.encoders.image import ImageEncoder
+from spherepair.encoders.table_columns import INSTALL, KINDS, ColumnPlan, plan_fields
 from spherepair.encoders.text import TextEncoder
 from spherepair.errors import InvalidDataError, InvalidParameterError, listed, quoted
 

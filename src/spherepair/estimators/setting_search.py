@@ -35,7 +35,7 @@ from spherepair.training.session import Session
 SEARCH = Stage("search")
 SEARCH_SHARE = 0.2
 #: The short training before the long one. Its random numbers depend on this name.
-HOLD_OUT = Stage("rehearsal")
+HOLD_OUT = Stage("hold-out")
 #: Share of the pairs held out of it, and the most of them; one in so many epochs of a fit, and the most.
 HOLD_OUT_SHARE, MOST_HELD_OUT, EPOCH_SHARE, MOST_EPOCHS = 0.25, 4000, 8, 8
 #: Fewer pairs of one kind say too little for that.

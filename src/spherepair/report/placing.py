@@ -25,7 +25,7 @@ _SAMPLE_ROWS = 5_000
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlacingQuestion:
     """A row, the example beside it, and from how many groups the row has been set apart."""
 
     row: int
@@ -35,7 +35,7 @@ class Placement:
 
 def rows_to_place(
     embedding: NDArray[np.floating], constraints: Constraints, *, examples: Integers, count: int
-) -> list[Placement]:
+) -> list[PlacingQuestion]:
     """At most ``count`` rows in no proved group; those that somebody was asked about come first.
 
     Parameters
@@ -50,7 +50,7 @@ def rows_to_place(
     proved, components = constraints.proved_groups(), constraints.components()
     rows, groups = (proved.rows, proved.labels) if proved.n_groups else (examples, np.arange(len(examples)))
     shown = [_most_typical(vectors, rows[groups == group]) for group in np.unique(groups)]
-    found: list[Placement] = []
+    found: list[PlacingQuestion] = []
     if count < 1:
         return found
     for members in _waiting(vectors, components.rows, components.labels, rows, count):
@@ -58,7 +58,7 @@ def rows_to_place(
         apart = set(groups[np.isin(rows, _rows_apart(constraints, members))].tolist())
         order = np.argsort(-(vectors[shown] @ vectors[item]), kind="stable").tolist()
         likely = [shown[group] for group in order if group not in apart and shown[group] not in members]
-        found += [Placement(item, example, len(apart)) for example in likely[:1]]
+        found += [PlacingQuestion(item, example, len(apart)) for example in likely[:1]]
         if len(found) >= count:
             break
     return found

@@ -39,7 +39,7 @@ from spherepair.scale.labeling import (
     training_needs,
 )
 from spherepair.scale.parts import PART_ROWS, Estimate, Part, Progress, Summary, find_done, plan_parts
-from spherepair.scale.sampling import SAMPLE_ROWS, choose_sample, draw_sample, fit_sample
+from spherepair.scale.row_samples import SAMPLE_ROWS, choose_sample, draw_sample, fit_sample
 
 __all__ = ["Estimate", "Progress", "Summary", "estimate", "fit", "predict", "predict_fn", "transform"]
 

@@ -21,9 +21,9 @@ from sqlalchemy import Engine
 
 from spherepair.app.cards import SharedCards
 from spherepair.app.database import DatabaseRecord, Event
-from spherepair.app.groups import Plan, View, changes_since, plan_gesture, view_of
-from spherepair.app.rows import Rows
+from spherepair.app.project_rows import Rows
 from spherepair.app.security import same_text, sign
+from spherepair.app.shown_groups import Plan, View, changes_since, plan_gesture, view_of
 from spherepair.app.streams import Stream
 from spherepair.app.versions import Group, Version, earlier_versions, latest_version, version_before
 from spherepair.app.worker import FEATURES, QUIET_SECONDS, Job, Trainer

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from spherepair.app.rows import Layout, Rows, Source, read_source, store_rows, suggest_layout
+from spherepair.app.project_rows import Layout, Rows, Source, read_source, store_rows, suggest_layout
 from spherepair.errors import InvalidDataError
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from spherepair.encoders.columns import KINDS
 from spherepair.encoders.image import LARGEST_SIDE, PIXELS
+from spherepair.encoders.table_columns import KINDS
 from spherepair.encoders.text import TFIDF
 from spherepair.errors import quoted
 
