@@ -250,7 +250,7 @@ LOSSES = {
         "all 2 constraints are must-links",
     ),
     "only cannot-links": (Constraints.from_pairs(cannot_link=[(0, 1)]), "all 1 constraints are cannot-links"),
-    "few": (Constraints.from_pairs([(0, 1)], [(0, 2)]), "only 2 constraints.*batch of 256"),
+    "few": (Constraints.from_pairs([(0, 1)], [(0, 2)]), "only 2 constraints.*fewer than 256"),
 }
 
 
