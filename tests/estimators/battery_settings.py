@@ -51,10 +51,10 @@ LEARNING: dict[str, tuple[dict[str, Any], float]] = {
     "SpherePair": (PREPARED | SHORTER, 0.85),
     "VanillaDCC": ({}, 0.7),
     "VolMaxDCC": ({"volume_rows": 300, "max_epochs": 30}, 0.7),
-    "CIDEC": (PREPARED, 0.6),
-    "SDEC": (PREPARED, 0.5),
+    "CIDEC": (PREPARED | SHORTER, 0.6),
+    "SDEC": (PREPARED | SHORTER, 0.5),
     "DCGMM": (SHORTER | {"pretraining_epochs": 5}, 0.55),
-    "AutoEmbedder": ({**PREPARED, "margin": 10.0}, 0.7),
+    "AutoEmbedder": (PREPARED | SHORTER | {"margin": 10.0}, 0.7),
 }
 
 WITHOUT_PAIRS = "without pairs there is nothing to learn, so clusters are those of an untrained network"

@@ -84,16 +84,24 @@ SOME = ALL.clone()
 SOME[0, 1] = SOME[1, 0] = SOME[2, 2] = False
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("agrees", [ALL, SOME])
-def test_loss_equals_a_slow_double_loop_in_value_and_gradient(agrees):
-    """The first half of a step's rows are those among which pairs are made."""
+def test_loss_equals_a_slow_double_loop_in_value_and_gradient(agrees, device, monkeypatch):
+    """The first half of a step's rows are those among which pairs are made, on a GPU as on a CPU."""
     term, batch = labelled(LABELS, agrees), make_batch([*range(10), *[0] * 10])
+    if device == "cuda":
+        monkeypatch.setattr(term, "_only_known", term._all)
     fast, slow = random_rows(20).requires_grad_(), random_rows(20).requires_grad_()
     value, literal = loss_of(term, batch, fast), slow_loss(slow[:10], LABELS, agrees)
     value.backward()
     literal.backward()
     assert value.item() == pytest.approx(literal.item(), rel=1e-6)
     assert torch.allclose(fast.grad, slow.grad, rtol=1e-6, atol=1e-12)
+
+
+def test_there_are_no_pairs_before_the_clusters_are_known():
+    group = labelled([UNKNOWN] * 10).pairs(make_batch([*range(10), *[0] * 10]), random_rows(20))
+    assert [len(part) for part in group] == [0, 0, 0, 0]
 
 
 def test_labels_are_those_of_the_rows_in_the_batch():

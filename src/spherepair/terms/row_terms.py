@@ -216,10 +216,23 @@ class PseudoPairs(nn.Module):
         """All pairs among the known rows of the step; ``z`` are the embeddings of its reconstruction rows."""
         rows = batch.anchors(z)[:MAX_ROWS_OF_STEP]
         labels = self.labels.index_select(0, batch.row_index)[: len(rows)].long()
+        return (self._only_known if z.device.type == "cpu" else self._all)(rows, labels)
+
+    def _only_known(self, rows: Tensor, labels: Tensor) -> PairGroup:
+        """The pairs that count, each once."""
+        known = (labels >= 0).nonzero().flatten()
+        left, right = known[torch.triu_indices(len(known), len(known), offset=1)]
+        counts = self.agrees[labels[left], labels[right]]
+        left, right = left[counts], right[counts]
+        share = self.weight * shares(rows.new_ones(len(left)))
+        return PairGroup(rows[left], rows[right], labels[left] == labels[right], share)
+
+    def _all(self, rows: Tensor, labels: Tensor) -> PairGroup:
+        """The same loss from all pairs, some without weight: shapes in captured steps do not change."""
         n, n_dims = rows.shape
         known = labels.clamp(min=0)
         counts = self.agrees[known[:, None], known] & (labels[:, None] >= 0) & (labels >= 0)
-        counts = counts & ~torch.eye(n, dtype=torch.bool, device=z.device)
+        counts = counts & ~torch.eye(n, dtype=torch.bool, device=rows.device)
         left = rows[:, None].expand(n, n, n_dims).reshape(-1, n_dims)
         right = rows.expand(n, n, n_dims).reshape(-1, n_dims)
         is_must_link = (labels[:, None] == labels).flatten()
