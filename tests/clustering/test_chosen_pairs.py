@@ -174,3 +174,17 @@ def test_numbers_of_older_files_prove_nothing(embedding):
     assert ClusterNumber.from_dict(values).proved == values["proved"]
     del values["proved"]
     assert ClusterNumber.from_dict(values).proved == 1
+
+
+def test_a_wrong_cannot_link_proves_no_group_where_answers_may_be_wrong(embedding):
+    """Three classes, of which all pairs of some rows tell; then one row is denied by a row of each class."""
+    drawn = embedding(3, n_rows=400)
+    pairs = all_pairs_of(np.arange(40), drawn.labels)
+    lone = int(np.flatnonzero(drawn.labels == 0)[-1])
+    denied = [int(np.flatnonzero(drawn.labels[:40] == k)[0]) for k in range(3)]
+    pairs.left, pairs.right = np.append(pairs.left, [lone] * 3), np.append(pairs.right, denied)
+    pairs.is_must_link, pairs.weight = np.append(pairs.is_must_link, [False] * 3), np.ones(len(pairs.left))
+    sure = infer_n_clusters(drawn.rows, pairs, random_state=0)
+    unsure = infer_n_clusters(drawn.rows, pairs, random_state=0, may_be_wrong=True)
+    assert (sure.value, sure.proved) == (4, 4)
+    assert (unsure.value, unsure.proved) == (3, 3)

@@ -111,3 +111,17 @@ def test_all_pairs_of_labeled_rows_count_by_rows_and_groups():
     pairs = Constraints.from_labels(np.arange(300) % 10, 44_850, random_state=0)
     assert pairs.informative_pairs(10) == 10 * (300 - 10) + 45
     assert pairs.informative_pairs(10) == pairs.closure().informative_pairs(10)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_differ_in_doubt_by_two_cannot_links_that_share_no_row(seed):
+    """Two groups of four rows, a few cannot-links between them; against a search of all two of these."""
+    rng = np.random.default_rng(seed)
+    together = [(4 * k + i, 4 * k + i + 1) for k in range(2) for i in range(3)]
+    for n_links in range(1, 5):
+        apart = np.stack([rng.integers(2, size=n_links), 4 + rng.integers(2, size=n_links)], axis=1)
+        apart = np.array([link[:: rng.choice([1, -1])] for link in apart])
+        pairs = Constraints.from_pairs(must_link=together, cannot_link=np.unique(apart, axis=0))
+        is_proved = any(not set(one.tolist()) & set(two.tolist()) for one in apart for two in apart)
+        assert pairs.proved_groups().n_groups == 2
+        assert pairs.proved_groups(may_be_wrong=True).n_groups == 1 + is_proved

@@ -140,7 +140,7 @@ def test_kmeans_starts_from_groups_that_the_pairs_prove(fitted: SpherePair, is_k
         labeled if is_known else np.where(labeled == 2, -1, labeled), random_state=0
     )
     model = copy.copy(fitted).set_params(n_clusters=3)
-    found, number = model._cluster(SimpleNamespace(trusted=pairs), embedding)  # type: ignore[arg-type]
+    found, number = model._cluster(SimpleNamespace(trusted=pairs, worth=None), embedding)  # type: ignore[arg-type]
     assert number is None
     assert _same_partition(found.labels, y) is is_known
 
@@ -150,7 +150,7 @@ def test_kmeans_starts_anew_where_few_rows_in_pairs_are_in_the_groups(fitted: Sp
     groups = [(0, 2000), (0, 2020), (2000, 2020)]
     lone = [(row, 2000) for row in range(1, 20)]
     proof = [Constraints.from_pairs(cannot_link=pairs) for pairs in (groups, [*groups, *lone])]
-    starts = [fitted._proved_centers(embedding, pairs, 3) for pairs in proof]
+    starts = [fitted._proved_centers(embedding, pairs.proved_groups(), 3) for pairs in proof]
     np.testing.assert_allclose(starts[0], embedding[[0, 2000, 2020]], atol=1e-6)
     assert starts[1] is None
     assert fitted._proved_centers(embedding, proof[0], 4) is None

@@ -97,7 +97,8 @@ class ClusterNumber:
     explanation : str
         The answer, the other plausible numbers and what would help, in plain words.
     proved : int
-        Groups of rows that the pairs prove to differ from each other; the value is never below.
+        Groups of rows that the pairs prove to differ from each other; the value is never below. Where pairs
+        may be wrong, one of them alone proves nothing.
 
     Examples
     --------
@@ -158,6 +159,7 @@ def infer_n_clusters(
     n_resamples: int = 20,
     n_rows: int | None = None,
     random_state: int | np.random.Generator | None = None,
+    may_be_wrong: bool = False,
 ) -> ClusterNumber:
     """Infer the number of clusters K of an embedding from its geometry and its pairs.
 
@@ -181,6 +183,8 @@ def infer_n_clusters(
         by default; its time grows with the square, minutes for 60,000).
     random_state : int, numpy.random.Generator or None
         Random seed.
+    may_be_wrong : bool, default=False
+        Whether some of the pairs may be wrong; then one alone proves nothing.
 
     Returns
     -------
@@ -208,6 +212,7 @@ def infer_n_clusters(
         n_resamples=n_resamples,
         n_rows=n_rows,
         random_state=random_state,
+        may_be_wrong=may_be_wrong,
     )
     if len(problem.links.cannot_link) == 0:
         return _decide_without_cannot_links(problem, method)

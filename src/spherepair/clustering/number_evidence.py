@@ -119,6 +119,8 @@ class Problem:
     n_resamples : int
     n_rows : int or None
     rng : numpy.random.Generator
+    may_be_wrong : bool
+        Whether some of the pairs may be wrong.
     """
 
     rows: Floats
@@ -128,12 +130,14 @@ class Problem:
     n_resamples: int
     n_rows: int | None
     rng: np.random.Generator
+    may_be_wrong: bool = False
 
     @cached_property
     def proved(self) -> ProvedGroups:
         """Groups of rows that the pairs prove to differ from each other."""
         left, right = self.links.ends.T
-        return find_proved_groups(new_pairs(PairArrays, left, right, self.links.is_must_link))
+        pairs = new_pairs(PairArrays, left, right, self.links.is_must_link)
+        return find_proved_groups(pairs, may_be_wrong=self.may_be_wrong)
 
     @property
     def repeats_rows(self) -> bool:
@@ -170,6 +174,7 @@ def prepare_problem(
     n_resamples: int = 20,
     n_rows: int | None = None,
     random_state: int | np.random.Generator | None = None,
+    may_be_wrong: bool = False,
 ) -> Problem:
     """Check what :func:`spherepair.infer_n_clusters` was given, and prepare it.
 
@@ -190,7 +195,7 @@ def prepare_problem(
     links = usable_links(constraints, rows, rng=rng)
     if len(links.cannot_link):
         largest = min(largest, len(np.unique(links.cannot_link)) - 1)
-    return Problem(rows, links, tail_ratio, max(2, largest), n_resamples, n_rows, rng)
+    return Problem(rows, links, tail_ratio, max(2, largest), n_resamples, n_rows, rng, may_be_wrong)
 
 
 def angle_evidence(problem: Problem) -> Evidence:

@@ -79,9 +79,12 @@ class LinkedPairs(PairArrays):
         told = self[self.is_decided] if self.details.value is not None else self
         return concatenate(self, entailed_pairs(told, told._consistent_graph(), max_pairs=max_pairs))
 
-    def proved_groups(self) -> ProvedGroups:
-        """Groups of rows of which every two are known to differ: there are at least as many clusters."""
-        return find_proved_groups(self)
+    def proved_groups(self, *, may_be_wrong: bool = False) -> ProvedGroups:
+        """Groups of rows of which every two are known to differ: there are at least as many clusters.
+
+        Where answers may be wrong, two groups differ only by two cannot-links that share no row.
+        """
+        return find_proved_groups(self, may_be_wrong=may_be_wrong)
 
     def informative_pairs(self, n_clusters: int) -> int:
         """Number of random pairs that would tell about as much: all pairs of a few rows tell little."""

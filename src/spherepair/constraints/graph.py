@@ -3,6 +3,9 @@
 Must-links join rows to components; a cannot-link makes two components differ. Components that all differ
 from each other, a clique, are groups that no clustering may merge: there are at least as many clusters. The
 largest clique is hard to find, so one is grown greedily: the bound may be too low, but never too high.
+
+One wrong cannot-link makes two groups of one. So where answers may be wrong, two components differ only by
+two cannot-links that share no row.
 """
 
 from __future__ import annotations
@@ -159,13 +162,28 @@ class ProvedGroups:
         return self.rows[np.unique(self.labels, return_index=True)[1]]
 
 
-def find_proved_groups(pairs: PairArrays) -> ProvedGroups:
-    """Groups that the pairs prove; contradictory cannot-links are left out."""
+def find_proved_groups(pairs: PairArrays, *, may_be_wrong: bool = False) -> ProvedGroups:
+    """Groups that the pairs prove; contradictory cannot-links are left out.
+
+    Parameters
+    ----------
+    pairs : PairArrays
+    may_be_wrong : bool, default=False
+        Whether some answers may be wrong; then one cannot-link alone proves nothing.
+
+    Examples
+    --------
+    >>> from spherepair.constraints import Constraints
+    >>> apart = [(0, 2), (1, 3), (0, 4), (3, 4)]
+    >>> pairs = Constraints.from_pairs(must_link=[(0, 1), (2, 3)], cannot_link=apart)
+    >>> [find_proved_groups(pairs, may_be_wrong=doubt).n_groups for doubt in (False, True)]
+    [3, 2]
+    """
     graph = build_graph(pairs)
     components = graph.components
     sizes = components.sizes
     group = np.full(components.n_components, -1, np.int64)
-    clique = greedy_clique(_differing_components(pairs, graph), sizes)
+    clique = greedy_clique(_differing_components(pairs, graph, may_be_wrong=may_be_wrong), sizes)
     group[clique] = np.arange(len(clique))
     labels = group[components.labels]
     is_grouped = labels >= 0
@@ -269,12 +287,37 @@ def _neighbors(differ: Any, place: int) -> IndexArray:
     return found
 
 
-def _differing_components(pairs: PairArrays, graph: PairGraph) -> Any:
-    """Symmetric csr_array of shape (C, C) with a one where a cannot-link runs between two components."""
-    cannot = ~pairs.is_must_link & pairs.is_decided & (graph.left_component != graph.right_component)
-    left, right = graph.left_component[cannot], graph.right_component[cannot]
+def _differing_components(pairs: PairArrays, graph: PairGraph, *, may_be_wrong: bool = False) -> Any:
+    """Symmetric csr_array of shape (C, C) with a one where a cannot-link runs between two components.
+
+    Where answers may be wrong, only where two of these share no row.
+    """
     n_components = graph.components.n_components
-    keys = np.unique(np.concatenate([left, right]) * n_components + np.concatenate([right, left]))
+    cannot = ~pairs.is_must_link & pairs.is_decided & (graph.left_component != graph.right_component)
+    ends = np.stack([graph.left[cannot], graph.right[cannot]])
+    of_ends = graph.components.labels[ends]
+    ends = np.where(of_ends[0] < of_ends[1], ends, ends[::-1])
+    first, second = graph.components.labels[ends]
+    keys, where = np.unique(first * n_components + second, return_inverse=True)
+    if may_be_wrong:
+        keys = keys[_share_no_row(ends, where, len(keys))]
     first, second = np.divmod(keys, max(n_components, 1))
+    both_ways = np.sort(np.concatenate([keys, second * n_components + first]))
     shape = (n_components, n_components)
-    return csr_array((np.ones(len(keys), np.int64), (first, second)), shape=shape)
+    return csr_array(
+        (np.ones(len(both_ways), np.int64), np.divmod(both_ways, max(n_components, 1))), shape=shape
+    )
+
+
+def _share_no_row(ends: IndexArray, where: IndexArray, n_borders: int) -> BoolArray:
+    """Which borders, numbers of the cannot-links with these ends (2, m), have two that share no row.
+
+    By König's theorem those whose cannot-links do not all have one row.
+    """
+    least = np.full((2, n_borders), np.iinfo(np.int64).max)
+    largest = np.full((2, n_borders), -1)
+    for side in range(2):
+        np.minimum.at(least[side], where, ends[side])
+        np.maximum.at(largest[side], where, ends[side])
+    differ: BoolArray = (least != largest).all(axis=0)
+    return differ

@@ -24,6 +24,7 @@ from torch import Tensor
 from spherepair.clustering import ClusterNumber, infer_n_clusters
 from spherepair.clustering.assigners import Assignment, keep_numbers, kmeans, mean_centers, resolve_assigner
 from spherepair.constraints import Constraints
+from spherepair.constraints.graph import ProvedGroups
 from spherepair.errors import InvalidParameterError, SpherePairWarning, quoted
 from spherepair.estimators.base import Logits
 from spherepair.estimators.job import Job, Stage
@@ -88,7 +89,10 @@ class EmbeddingClusterer(JudgingClusterer):
         check_is_fitted(self)
         pairs = self._trusted_pairs() if constraints is None else constraints
         pairs = check_constraints(pairs, len(self.labels_), on_conflict="keep")
-        return self._infer_n_clusters(self.embedding_, pairs, method=method, random_state=random_state)
+        may_be_wrong = constraints is None and self._has_doubts()
+        return self._infer_n_clusters(
+            self.embedding_, pairs, method=method, random_state=random_state, may_be_wrong=may_be_wrong
+        )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -109,42 +113,36 @@ class EmbeddingClusterer(JudgingClusterer):
         return embedding_size(self.embedding_dim, self.n_clusters)
 
     def _cluster(self, job: Job, embedding: NDArray[np.float32]) -> tuple[Assignment, ClusterNumber | None]:
-        number = self._infer_n_clusters(embedding, job.trusted) if self.n_clusters == "auto" else None
+        pairs, doubt = job.trusted, {"may_be_wrong": job.worth is not None}
+        number = self._infer_n_clusters(embedding, pairs, **doubt) if self.n_clusters == "auto" else None
         n_clusters = self.n_clusters if number is None else number.value
         assigner = resolve_assigner(
             self.clustering, device=self._hardware.device, spherical=self._is_spherical
         )
         seed = derive_seed(self._seed, "clustering") % 2**32  # the range of scikit-learn's clusterers
-        start = self._proved_centers(embedding, job.trusted, n_clusters)
+        start = self._proved_centers(embedding, pairs.proved_groups(**doubt), n_clusters)
         found = assigner.assign(embedding, n_clusters, seed=seed, start=start)
         if isinstance(self.clustering, str):  # a clusterer of the user's own may find fewer
             _warn_about_empty_clusters(found.labels, n_clusters)
         return found, number
 
     def _proved_centers(
-        self, embedding: NDArray[np.float32], pairs: Constraints, n_clusters: int
+        self, embedding: NDArray[np.float32], proved: ProvedGroups, n_clusters: int
     ) -> NDArray[np.float32] | None:
         """Means of the groups that the pairs prove to differ, where these are all clusters.
 
         Only where most rows in pairs are in these groups: the two rows of one cannot-link are a poor start.
         """
-        proved = pairs.proved_groups()
         if proved.n_groups != n_clusters or proved.share_grouped < LEAST_GROUPED:
             return None
         return mean_centers(embedding[proved.rows], proved.labels, spherical=self._is_spherical)
 
     def _infer_n_clusters(
-        self,
-        embedding: NDArray[np.float32],
-        pairs: Constraints,
-        *,
-        method: Any = "consensus",
-        random_state: int | None = None,
+        self, embedding: NDArray[np.float32], pairs: Constraints, **settings: Any
     ) -> ClusterNumber:
-        seed = derive_seed(self._seed, "number of clusters") % 2**32 if random_state is None else random_state
-        return infer_n_clusters(
-            embedding, pairs, method=method, tail_ratio=self.tail_ratio, random_state=seed
-        )
+        if settings.get("random_state") is None:
+            settings["random_state"] = derive_seed(self._seed, "number of clusters") % 2**32
+        return infer_n_clusters(embedding, pairs, tail_ratio=self.tail_ratio, **settings)
 
     def _keep_numbers(self, found: Assignment, before: NDArray[np.int64]) -> Assignment:
         return keep_numbers(found, before)
