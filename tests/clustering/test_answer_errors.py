@@ -25,10 +25,12 @@ def truth() -> Any:
     return np.random.default_rng(0).integers(5, size=N_ROWS)
 
 
-def answered(truth: Any, *, seed: int, alpha: float, beta: float, by: str = "") -> tuple[Constraints, Any]:
+def answered(
+    truth: Any, *, seed: int, alpha: float, beta: float, by: str = "", n_pairs: int = 800
+) -> tuple[Constraints, Any]:
     """Random pairs of somebody who calls `alpha` of the same different, `beta` of the others the same."""
     rng = np.random.default_rng(seed)
-    left, right = rng.integers(N_ROWS, size=(2, 800))
+    left, right = rng.integers(N_ROWS, size=(2, n_pairs))
     left, right = left[left != right], right[left != right]
     same = truth[left] == truth[right]
     wrong = rng.random(len(left)) < np.where(same, alpha, beta)
@@ -171,3 +173,44 @@ def test_what_neighbors_said_at_first_counts_where_must_links_are_few(truth: Any
     assert many(confirmed).right[wrong].mean() > 0.9
     assert few(confirmed).right[wrong].mean() < 0.7
     assert few(confirmed).right[~wrong].min() > 0.9
+
+
+def four_people(truth: Any, seed: int, *, share: float, n_pairs: int = 300) -> Constraints:
+    """Three people with so many wrong answers and one who tosses a coin."""
+    people = dict.fromkeys(("ann", "bob", "cem"), share) | {"dee": 0.5}
+    parts = [
+        answered(truth, seed=10 * seed + k, alpha=rate, beta=rate, by=name, n_pairs=n_pairs)[0]
+        for k, (name, rate) in enumerate(people.items())
+    ]
+    return parts[0] | parts[1] | parts[2] | parts[3]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2])
+def test_who_tosses_a_coin_weighs_nothing_and_the_others_count(truth: Any, share: float) -> None:
+    n_found, n_seeds = 0, 20
+    for seed in range(n_seeds):
+        pairs = four_people(truth, seed, share=share)
+        found = judge_answers(pairs, believed(truth, pairs))
+        rates = found.wrong.people
+        assert all(rates[name].is_informative for name in ("ann", "bob", "cem"))
+        n_found += not rates["dee"].is_informative
+        assert rates["dee"].is_informative or (found.worth[pairs.by == "dee"] == 0).all()
+    assert n_found >= 0.9 * n_seeds
+
+
+def test_who_answers_at_random_does_not_change_what_others_answers_are_worth(truth: Any) -> None:
+    """The same pairs again, answered by a coin: the neighbors and the others decide alone."""
+    pairs, _ = answered(truth, seed=5, alpha=0.1, beta=0.1, by="ann")
+    coin = np.random.default_rng(0).random(400) < 0.5
+    again = Constraints.from_arrays(pairs.left[:400], pairs.right[:400], coin, by="dee")
+    both = pairs | again
+    found, alone = (judge_answers(one, believed(truth, one)) for one in (both, pairs))
+    is_ann = both.by == "ann"
+    assert (found.worth[~is_ann] == 0).all()
+    np.testing.assert_allclose(found.right[is_ann], alone.right, atol=0.05)
+
+
+def test_nobody_answers_at_random_where_the_neighbors_say_nothing(truth: Any) -> None:
+    pairs = four_people(truth, 0, share=0.1)
+    shuffled = np.random.default_rng(0).permutation(believed(truth, pairs))
+    assert judge_answers(pairs, shuffled).informative.all()

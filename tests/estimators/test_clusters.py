@@ -153,7 +153,7 @@ def test_kmeans_starts_anew_where_few_rows_in_pairs_are_in_the_groups(fitted: Sp
     starts = [fitted._proved_centers(embedding, pairs.proved_groups(), 3) for pairs in proof]
     np.testing.assert_allclose(starts[0], embedding[[0, 2000, 2020]], atol=1e-6)
     assert starts[1] is None
-    assert fitted._proved_centers(embedding, proof[0], 4) is None
+    assert fitted._proved_centers(embedding, proof[0].proved_groups(), 4) is None
 
 
 def test_fewer_clusters_than_the_pairs_prove_are_warned_about(make: Any, X: Any) -> None:

@@ -344,3 +344,16 @@ def test_an_answer_that_says_nothing_is_trained_on_and_is_no_evidence(data: Any,
     assert all(suspect.source_row >= 60 for suspect in model.suspects(None))
     assert len(Job(None, unsure, None, None).trusted) == 440
     assert PairTensors.of(unsure).weight[:60].tolist() == [0.5] * 60
+
+
+def test_who_tosses_a_coin_is_not_trained_on(data: Any, right: Constraints) -> None:
+    """Three people who err in one answer of ten, and one in two."""
+    rng = np.random.default_rng(0)
+    by = np.array(["ann", "bob", "cem", "dee"])[rng.integers(4, size=len(right))]
+    is_wrong = rng.random(len(right)) < np.where(by == "dee", 0.5, 0.1)
+    pairs = Constraints.from_arrays(right.left, right.right, right.is_must_link ^ is_wrong, by=by)
+    model = SpherePair(5, **FAST).fit(data[0], constraints=pairs)
+    assert (model.pair_weights_[by == "dee"] == 0).all()
+    assert (model.pair_weights_[(by != "dee") & ~is_wrong] > 0.5).mean() > 0.95
+    assert "those of dee say nothing" in str(model.wrong_answers_)
+    assert clustering_accuracy(data[1], model.labels_) > 0.95

@@ -58,8 +58,8 @@ LEVELS, LEVEL_PRIOR = np.array([0.0, 0.5, 1.0]), np.array([0.98, 0.01, 0.01])
 HIGH_RATE = 0.3
 #: Somebody whose 1 - alpha - beta is below says almost nothing: the answers are random, or always the same.
 LEAST_INFORMED = 0.1
-#: Answers of a person from which this can be told.
-FEWEST_ANSWERS = 20
+#: Answers of a person from which this can be told, and the largest share of all answers that is so.
+FEWEST_ANSWERS, MOST_IDLE = 20, 0.5
 
 
 @dataclass(frozen=True)
@@ -274,16 +274,35 @@ def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None
     prior = _log_odds(same)
     fixed = FIRST_RATE if share is None else max(share, LEAST_RATE)
     alpha = beta = np.full(len(errors.names), fixed)
-    for _ in range(STEPS if share is None else 1):
-        together = expit(prior + np.bincount(pair, errors.evidence(alpha, beta))[pair])
-        if share is None:
-            alpha, beta = errors.rates(together)
+
+    def settle(errors: ErrorModel, alpha: Floats, beta: Floats) -> tuple[Floats, Floats, Floats]:
+        for _ in range(STEPS if share is None else 1):
+            together = prior + np.bincount(pair, errors.evidence(alpha, beta))[pair]
+            if share is None:
+                alpha, beta = errors.rates(expit(together))
+        return together, alpha, beta
+
+    together, alpha, beta = settle(errors, alpha, beta)
+    idle = _find_idle(errors, together, alpha, beta)
+    if idle.any():
+        together, *_ = settle(errors.without(idle), alpha, beta)
+    together = expit(together)
     right = np.where(must, together, 1.0 - together)
     right[~pairs.is_decided] = 1.0  # what says nothing cannot be wrong
-    enough = np.bincount(errors.person, minlength=len(errors.names)) >= FEWEST_ANSWERS
-    informed = (1.0 - alpha - beta >= LEAST_INFORMED) | ~enough
-    wrong = _summarize(right, errors, informed)
-    return Judgment(right, same, wrong, informed[errors.person])
+    wrong = _summarize(right, errors, ~idle)
+    return Judgment(right, same, wrong, ~idle[errors.person])
+
+
+def _find_idle(errors: ErrorModel, together: Floats, alpha: Floats, beta: Floats) -> NDArray[np.bool_]:
+    """Whose answers say nothing, (n_people,), by the log-odds that pairs are the same.
+
+    Where that would be so of most answers, rather the neighbors say nothing, and nobody is found out so.
+    """
+    idle = (1.0 - alpha - beta < LEAST_INFORMED) & (errors.answers_of_each >= FEWEST_ANSWERS)
+    if len(errors.names) > 1:
+        idle |= errors.seem_random(expit(together - errors.evidence(alpha, beta)))
+    is_most = np.count_nonzero(idle[errors.person]) > MOST_IDLE * len(errors.person)
+    return np.zeros_like(idle) if is_most else idle
 
 
 @dataclass(frozen=True, eq=False)

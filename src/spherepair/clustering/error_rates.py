@@ -1,12 +1,16 @@
 """How often each person errs, and what an answer is evidence for.
 
 alpha = P(cannot-link | the same),   beta = P(must-link | different)
+
+Somebody who answers at random, or always the same, has alpha + beta = 1. With few answers the rates of a
+person are mostly those of all, so two explanations of the answers are compared: that the person knows
+something, alpha + beta <= 0.65, or nothing, and says "the same" at one rate whatever is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +24,12 @@ Integers = NDArray[np.int64]
 COUPLING = 25.0
 #: The smallest rate.
 LEAST_RATE = 1e-6
+#: Rates that are tried for somebody who knows something, and the largest sum of two.
+RATES, LARGEST_SUM = np.arange(0.01, 0.65, 0.04), 0.65
+#: Somebody answers at random if that explains so many answers better by so many nats.
+MANY_ANSWERS, RANDOM_NATS = 50, 1.5
+#: Probabilities are rounded to one of so many.
+LEVELS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +61,15 @@ class ErrorModel:
             names = found.tolist()
         return cls(pairs.is_must_link, person.astype(np.int64), np.abs(2.0 * pairs.value - 1.0), names)
 
+    @property
+    def answers_of_each(self) -> Integers:
+        """How many answers everybody gave, (n_people,)."""
+        return np.bincount(self.person, minlength=len(self.names))
+
+    def without(self, idle: NDArray[np.bool_]) -> ErrorModel:
+        """The same, where the answers of these people say nothing."""
+        return replace(self, sure=np.where(idle[self.person], 0.0, self.sure))
+
     def evidence(self, alpha: Floats, beta: Floats) -> Floats:
         """Log-odds of "the same" that each answer adds, (n_pairs,), by the rates of everybody."""
         for_must, for_cannot = np.log((1.0 - alpha) / beta), np.log(alpha / (1.0 - beta))
@@ -63,6 +82,39 @@ class ErrorModel:
         false_cannot, false_must = self._count(together * ~self.must), self._count(apart * self.must)
         common = (false_cannot.sum() + false_must.sum()) / max(n_same.sum() + n_apart.sum(), 1.0)
         return self._rate(false_cannot, n_same, common), self._rate(false_must, n_apart, common)
+
+    def seem_random(self, together: Floats) -> NDArray[np.bool_]:
+        """Whose answers say nothing, (n_people,), where by all others pairs are the same so probably.
+
+        Examples
+        --------
+        Two people and 100 pairs each, of which one in four is the same; the second says so of every other:
+
+        >>> same, is_even = np.arange(100) // 2 % 4 == 0, np.arange(100) % 2 == 0
+        >>> people = np.repeat([0, 1], 100)
+        >>> errors = ErrorModel(np.append(same, is_even), people, np.ones(200), ["ann", "bob"])
+        >>> errors.seem_random(np.tile(np.where(same, 0.9, 0.02), 2)).tolist()
+        [False, True]
+        """
+        n_must, n_cannot = self._histogram(together, self.must), self._histogram(together, ~self.must)
+        alpha, beta = np.meshgrid(RATES, RATES)
+        knows = alpha + beta <= LARGEST_SUM
+        level = (np.arange(LEVELS) + 0.5)[:, None] / LEVELS
+        any_must = level * (1.0 - alpha[knows]) + (1.0 - level) * beta[knows]  # (levels, rates)
+        informed = (n_must @ np.log(any_must) + n_cannot @ np.log1p(-any_must)).max(axis=1)
+        counts = np.stack([n_must.sum(axis=1), n_cannot.sum(axis=1)])
+        shares = counts / np.maximum(counts.sum(axis=0), LEAST_RATE)
+        random = (counts * np.log(np.maximum(shares, LEAST_RATE))).sum(axis=0)
+        has_many = self.answers_of_each >= MANY_ANSWERS
+        seem: NDArray[np.bool_] = has_many & (random > informed + RANDOM_NATS)
+        return seem
+
+    def _histogram(self, together: Floats, which: NDArray[np.bool_]) -> Floats:
+        """How many of these answers everybody gave, by how probably a pair is the same: (people, levels)."""
+        level = np.minimum((together * LEVELS).astype(np.int64), LEVELS - 1)
+        size = len(self.names) * LEVELS
+        counts = np.bincount(self.person * LEVELS + level, self.sure * which, minlength=size)
+        return counts.reshape(len(self.names), LEVELS).astype(np.float64)
 
     def _count(self, amount: Floats) -> Floats:
         return np.bincount(self.person, self.sure * amount, minlength=len(self.names)).astype(np.float64)
