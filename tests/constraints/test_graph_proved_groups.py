@@ -125,3 +125,34 @@ def test_groups_differ_in_doubt_by_two_cannot_links_that_share_no_row(seed):
         is_proved = any(not set(one.tolist()) & set(two.tolist()) for one in apart for two in apart)
         assert pairs.proved_groups().n_groups == 2
         assert pairs.proved_groups(may_be_wrong=True).n_groups == 1 + is_proved
+
+
+@given(st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=30), st.integers(1, 31))
+@settings(deadline=None)
+def test_bridges_are_must_links_without_which_two_parts_of_several_rows_fall_apart(links, n_must):
+    links = sorted({(min(link), max(link)) for link in links if link[0] != link[1]})
+    pairs = Constraints.from_pairs(must_link=links[:n_must], cannot_link=links[n_must:])
+    found = graph._is_bridge(pairs)
+    for place, link in enumerate(links[:n_must]):
+        labels = Constraints.from_pairs(
+            must_link=[other for other in links[:n_must] if other != link], cannot_link=[link]
+        ).components()
+        sizes = labels.sizes[labels.labels[np.searchsorted(labels.rows, link)]]
+        falls_apart = np.unique(labels.labels[np.searchsorted(labels.rows, link)]).size == 2
+        assert found[place] == (falls_apart and sizes.min() > 1)
+    assert not found[len(links[:n_must]) :].any()
+
+
+def test_a_few_wrong_answers_prove_no_more_groups_than_there_are():
+    """Three classes; one random answer of twenty is wrong."""
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(3, size=150)
+        right = Constraints.from_labels(y, 300, random_state=seed)
+        is_must_link = right.is_must_link ^ (rng.random(len(right)) < 0.05)
+        pairs = Constraints.from_arrays(right.left, right.right, is_must_link)
+        found.append([pairs.proved_groups(may_be_wrong=doubt).n_groups for doubt in (False, True)])
+    sure, unsure = np.transpose(found)
+    assert (sure > 3).mean() > 0.5
+    assert (unsure <= 3).all()

@@ -82,7 +82,8 @@ class LinkedPairs(PairArrays):
     def proved_groups(self, *, may_be_wrong: bool = False) -> ProvedGroups:
         """Groups of rows of which every two are known to differ: there are at least as many clusters.
 
-        Where answers may be wrong, two groups differ only by two cannot-links that share no row.
+        Where answers may be wrong, one alone proves nothing: two groups differ only by two cannot-links that
+        share no row, and one must-link does not join two groups of several rows.
         """
         return find_proved_groups(self, may_be_wrong=may_be_wrong)
 

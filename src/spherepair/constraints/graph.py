@@ -4,8 +4,9 @@ Must-links join rows to components; a cannot-link makes two components differ. C
 from each other, a clique, are groups that no clustering may merge: there are at least as many clusters. The
 largest clique is hard to find, so one is grown greedily: the bound may be too low, but never too high.
 
-One wrong cannot-link makes two groups of one. So where answers may be wrong, two components differ only by
-two cannot-links that share no row.
+One wrong cannot-link makes two groups of one, and one wrong must-link a group of two, whose cannot-links then
+are those of both. So where answers may be wrong, components differ only by two cannot-links that share no
+row, and a must-link that alone holds two parts of several rows together does not count.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from spherepair.constraints.pair_arrays import BoolArray, IndexArray, PairArrays
 
@@ -169,7 +170,7 @@ def find_proved_groups(pairs: PairArrays, *, may_be_wrong: bool = False) -> Prov
     ----------
     pairs : PairArrays
     may_be_wrong : bool, default=False
-        Whether some answers may be wrong; then one cannot-link alone proves nothing.
+        Whether some answers may be wrong; then one of them alone proves nothing.
 
     Examples
     --------
@@ -179,6 +180,8 @@ def find_proved_groups(pairs: PairArrays, *, may_be_wrong: bool = False) -> Prov
     >>> [find_proved_groups(pairs, may_be_wrong=doubt).n_groups for doubt in (False, True)]
     [3, 2]
     """
+    if may_be_wrong:
+        pairs = pairs[~_is_bridge(pairs)]
     graph = build_graph(pairs)
     components = graph.components
     sizes = components.sizes
@@ -285,6 +288,51 @@ def _neighbors(differ: Any, place: int) -> IndexArray:
         return np.flatnonzero(differ[place])
     found: IndexArray = differ.indices[differ.indptr[place] : differ.indptr[place + 1]]
     return found
+
+
+def _is_bridge(pairs: PairArrays) -> BoolArray:
+    """Must-links that alone hold two parts of several rows together.
+
+    Every must-link beside a tree closes a circle, whose must-links all get its random number by exclusive or.
+    A must-link without any number is in no circle.
+    """
+    must = np.flatnonzero(pairs.is_must_link & pairs.is_decided)
+    rows, ends = np.unique([pairs.left[must], pairs.right[must]], return_inverse=True)
+    left, right = ends.reshape(2, -1)
+    low, high = np.minimum(left, right), np.maximum(left, right)
+    _, first, edge = np.unique(low * len(rows) + high, return_index=True, return_inverse=True)
+    low, high = low[first], high[first]
+    order, parent = _spanning_tree(low, high, len(rows))
+    is_in_tree = (parent[low] == high) | (parent[high] == low)
+    numbers = np.random.default_rng(0).integers(1, 2**63, size=len(low)) * ~is_in_tree
+    seen = np.zeros(len(rows) + 1, np.int64)
+    for side in (low, high):
+        np.bitwise_xor.at(seen, side, numbers)
+    for row in order[:0:-1].tolist():
+        seen[parent[row]] ^= seen[row]
+    child = np.where(parent[low] == high, low, high)
+    degree = np.bincount(np.concatenate([low, high]), minlength=len(rows))
+    is_alone = is_in_tree & (seen[child] == 0) & (degree[low] > 1) & (degree[high] > 1)
+    found = np.zeros(len(pairs), bool)
+    found[must] = is_alone[edge]
+    return found
+
+
+def _spanning_tree(left: IndexArray, right: IndexArray, n_rows: int) -> tuple[IndexArray, IndexArray]:
+    """Rows of all components in the order of a search, and the parent of each; the root is row ``n_rows``."""
+    size = n_rows + 1
+    links = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
+    _, labels = connected_components(links, directed=False)
+    tops = np.unique(labels[:n_rows], return_index=True)[1]
+    rooted = coo_array(
+        (
+            np.ones(len(left) + len(tops), np.int8),
+            (np.append(left, tops), np.append(right, np.full(len(tops), n_rows))),
+        ),
+        shape=(size, size),
+    )
+    order, parent = breadth_first_order(rooted.tocsr(), n_rows, directed=False)
+    return order.astype(np.int64), parent.astype(np.int64)
 
 
 def _differing_components(pairs: PairArrays, graph: PairGraph, *, may_be_wrong: bool = False) -> Any:
