@@ -308,8 +308,8 @@ def _is_bridge(pairs: PairArrays) -> BoolArray:
     seen = np.zeros(len(rows) + 1, np.int64)
     for side in (low, high):
         np.bitwise_xor.at(seen, side, numbers)
-    for row in order[:0:-1].tolist():
-        seen[parent[row]] ^= seen[row]
+    for level in _levels(order, parent)[:0:-1]:
+        np.bitwise_xor.at(seen, parent[level], seen[level])
     child = np.where(parent[low] == high, low, high)
     degree = np.bincount(np.concatenate([low, high]), minlength=len(rows))
     is_alone = is_in_tree & (seen[child] == 0) & (degree[low] > 1) & (degree[high] > 1)
@@ -333,6 +333,17 @@ def _spanning_tree(left: IndexArray, right: IndexArray, n_rows: int) -> tuple[In
     )
     order, parent = breadth_first_order(rooted.tocsr(), n_rows, directed=False)
     return order.astype(np.int64), parent.astype(np.int64)
+
+
+def _levels(order: IndexArray, parent: IndexArray) -> list[IndexArray]:
+    """Rows of a breadth-first search by their distance from its root."""
+    place = np.empty(len(parent), np.int64)
+    place[order] = np.arange(len(order))
+    place_of_parent = place[parent[order[1:]]]  # never falls
+    bounds = [0, 1]
+    while bounds[-1] < len(order):
+        bounds.append(1 + int(np.searchsorted(place_of_parent, bounds[-1])))
+    return [order[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
 
 
 def _differing_components(pairs: PairArrays, graph: PairGraph, *, may_be_wrong: bool = False) -> Any:
