@@ -12,6 +12,7 @@ row, and a must-link that alone holds two parts of several rows together does no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -343,7 +344,7 @@ def _levels(order: IndexArray, parent: IndexArray) -> list[IndexArray]:
     bounds = [0, 1]
     while bounds[-1] < len(order):
         bounds.append(1 + int(np.searchsorted(place_of_parent, bounds[-1])))
-    return [order[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [order[start:end] for start, end in pairwise(bounds)]
 
 
 def _differing_components(pairs: PairArrays, graph: PairGraph, *, may_be_wrong: bool = False) -> Any:
