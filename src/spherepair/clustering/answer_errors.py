@@ -35,8 +35,8 @@ from spherepair.constraints.pair_arrays import PairArrays
 FEWEST_PAIRS = 50
 #: What the neighbors say is never surer than this: of rows whose neighbors all are elsewhere, some are not.
 LEAST_SAME, MOST_SAME = 0.01, 0.95
-#: Rates at the start of EM, and the number of its steps.
-FIRST_RATE, STEPS = 0.05, 100
+#: Rates at the start of EM, the most of its steps, and the change of a rate at which it ends.
+FIRST_RATE, STEPS, SETTLED = 0.05, 100, 1e-6
 #: Fewer must-links a cluster are few, if at most this share of the rows is in pairs. Then a wrong one takes
 #: the neighbors of its rows along, who confirm it.
 FEW_MUST_LINKS, FEW_ROWS = 30, 0.25
@@ -219,7 +219,9 @@ def _find_levels(n_must: Floats, n_cannot: Floats, prior: Floats, rate: float) -
         level = softmax(prior + n_must * np.log(any_must) + n_cannot * np.log1p(-any_must), axis=2)
         false_must, false_cannot = (1.0 - LEVELS) * rate / any_must, LEVELS * rate / (1.0 - any_must)
         n_wrong = (level * (n_must * false_must + n_cannot * false_cannot)).sum()
-        rate = float(np.clip(n_wrong / (n_must + n_cannot).sum(), LEAST_RATE, MOST_WRONG))
+        before, rate = rate, float(np.clip(n_wrong / (n_must + n_cannot).sum(), LEAST_RATE, MOST_WRONG))
+        if abs(rate - before) < SETTLED:
+            break
     return level, rate
 
 
@@ -279,7 +281,10 @@ def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None
         for _ in range(STEPS if share is None else 1):
             together = prior + np.bincount(pair, errors.evidence(alpha, beta))[pair]
             if share is None:
+                before = alpha, beta
                 alpha, beta = errors.rates(expit(together))
+                if max(np.abs(alpha - before[0]).max(), np.abs(beta - before[1]).max()) < SETTLED:
+                    break
         return together, alpha, beta
 
     together, alpha, beta = settle(errors, alpha, beta)
