@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_iris, make_blobs
 
 from spherepair import Constraints, SpherePair, load
 from spherepair.baselines import CIDEC, DCGMM, AutoEmbedder
@@ -347,7 +347,6 @@ def test_an_answer_that_says_nothing_is_trained_on_and_is_no_evidence(data: Any,
 
 
 def test_who_tosses_a_coin_is_not_trained_on(data: Any, right: Constraints) -> None:
-    """Three people who err in one answer of ten, and one in two."""
     rng = np.random.default_rng(0)
     by = np.array(["ann", "bob", "cem", "dee"])[rng.integers(4, size=len(right))]
     is_wrong = rng.random(len(right)) < np.where(by == "dee", 0.5, 0.1)
@@ -357,3 +356,45 @@ def test_who_tosses_a_coin_is_not_trained_on(data: Any, right: Constraints) -> N
     assert (model.pair_weights_[(by != "dee") & ~is_wrong] > 0.5).mean() > 0.95
     assert "those of dee say nothing" in str(model.wrong_answers_)
     assert clustering_accuracy(data[1], model.labels_) > 0.95
+
+
+def test_right_answers_give_the_plain_fit_where_the_number_is_unknown(data: Any, right: Constraints) -> None:
+    model, plain = (
+        SpherePair(**FAST | {"wrong_answers": trust}).fit(data[0], constraints=right)
+        for trust in ("auto", None)
+    )
+    assert np.array_equal(model.embedding_, plain.embedding_)
+    assert np.array_equal(model.labels_, plain.labels_)
+    assert model.n_clusters_ == plain.n_clusters_
+    assert (model.pair_weights_ == 1.0).all()
+
+
+def test_answers_are_judged_during_training_where_the_number_is_unknown(
+    data: Any, noisy: Constraints, wrong: Any, tmp_path: Any
+) -> None:
+    model = SpherePair(**FAST).fit(data[0], constraints=noisy)
+    stages = [record["stage"] for record in model.history_]
+    assert stages.count("pairs") < 12
+    assert np.mean(model.pair_weights_[wrong] < 0.5) > 0.8
+    assert np.mean(model.pair_weights_[~wrong] < 0.5) < 0.03
+    assert model.n_clusters_ == 5
+    assert clustering_accuracy(data[1], model.labels_) > 0.95
+
+    halted = SpherePair(**FAST | {"progress": _interrupt_at("weighed pairs", 4)})
+    with pytest.raises(KeyboardInterrupt):
+        halted.fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    resumed = SpherePair(**FAST).fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    assert np.array_equal(resumed.embedding_, model.embedding_)
+    assert resumed.n_clusters_ == 5
+
+
+def test_false_cannot_links_add_no_clusters() -> None:
+    """Irises: 3 kinds; all answers, taken for right, ask for 12 clusters, and prove 4."""
+    X, y = load_iris(return_X_y=True)
+    right = Constraints.from_labels(y, 300, random_state=1)
+    wrong = np.random.default_rng(1001).random(300) < 0.1
+    pairs = replace(right, is_must_link=right.is_must_link ^ wrong)
+    model = SpherePair(device="cpu", random_state=1, progress=False).fit(X, constraints=pairs)
+    assert model.n_clusters_ == 3
+    assert model.cluster_number_.proved <= 3
+    assert clustering_accuracy(y, model.labels_) > 0.95

@@ -170,16 +170,20 @@ class Witnesses:
     left: Integers
     right: Integers
 
+    def ends(self, memberships: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Mean memberships of the neighbors of both rows of each pair, (n_pairs, K) each."""
+        mean = np.zeros((len(self.neighbors), memberships.shape[1]))
+        for column in self.neighbors.T:  # not all at once: memory grows with the rows in pairs only
+            mean += memberships[column]
+        mean /= self.neighbors.shape[1]
+        return mean[self.left], mean[self.right]
+
     def same(self, memberships: NDArray[Any], must: NDArray[np.bool_], told: Any = slice(None)) -> Floats:
         """Probability that the rows of each pair belong together, (n_pairs,), by memberships (n, K).
 
         The answers (must-links or not) that are told say which clusters are one class.
         """
-        mean = np.zeros((len(self.neighbors), memberships.shape[1]))
-        for column in self.neighbors.T:  # not all at once: memory grows with the rows in pairs only
-            mean += memberships[column]
-        mean /= self.neighbors.shape[1]
-        left, right = mean[self.left], mean[self.right]
+        left, right = self.ends(memberships)
         table = agreement_table(left[told], right[told], must[told])
         said: Floats = np.einsum("nk,nk->n", left @ table, right)
         return said
@@ -368,8 +372,13 @@ class Judge:
         return np.where(is_unsure, np.float32(0.0), judgment.worth)
 
 
+def clip_same(same: Floats) -> Floats:
+    """What neighbors say, never surer than they can be."""
+    return np.clip(same, LEAST_SAME, MOST_SAME)
+
+
 def _log_odds(same: Floats) -> Floats:
-    p = np.clip(same, LEAST_SAME, MOST_SAME)
+    p = clip_same(same)
     odds: Floats = np.log(p / (1.0 - p))
     return odds
 

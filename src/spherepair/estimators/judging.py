@@ -14,7 +14,8 @@ count at first decides which clusters arise. Where must-links are few, it stays 
 judgment, and unsure must-links are left out at first: what is trained on confirms itself.
 
 Where no answer seems wrong, the first training goes on, and its result is that of a plain fit, bit for bit.
-The answers are then judged when it has ended. ``clustering/answer_errors.py`` has the judge.
+The answers are then judged when it has ended. Where the number of clusters is unknown, they are judged by as
+many as explain them best (``clustering/best_explanation.py``). ``clustering/answer_errors.py`` has the judge.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from spherepair.clustering.answer_errors import (
     WrongAnswers,
 )
 from spherepair.clustering.assigners import kmeans
+from spherepair.clustering.best_explanation import Explanation, explain, explain_best
 from spherepair.clustering.suspects import Suspect, list_suspects
 from spherepair.constraints import Constraints
 from spherepair.constraints.pair_arrays import positions_among
@@ -144,11 +146,12 @@ class JudgingClusterer(DeepConstrainedClusterer):
         else:
             is_over = self._train_first(job, judge)
             self._finish(job)
-            same = self._witnessed(judge)
-            judgment = judge.first_opinion(same)
+            found = self._found_first(judge)
+            judgment, same = judge.first_opinion(found.same), found.same
             if not is_over and not self._are_wrong(judgment):
                 self._keep(judgment, job.pairs)
                 return
+            self.n_clusters_ = found.n_clusters
             job.session.kept |= {SAME: torch.tensor(same), N_CLUSTERS: torch.tensor(self.n_clusters_)}
             job.network.load_state_dict(pretrained.state_dict())
         if is_second:
@@ -185,7 +188,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
         self._train_weighed(replace(job, worth=judge.worth(same, 0.0)), judge, same, stage=DRAFT)
         network, asked = job.network.eval(), torch.from_numpy(judge.asked)
         z = map_some_rows(lambda x: self._embed(network, x), job.rows, asked, hardware=self._hardware)
-        return judge.same(self._memberships(z, 0, self.n_clusters_))
+        return self._ask(judge, z, 0).same
 
     def _has_time_for_draft(self, job: Job) -> bool:
         """Whether there is time for a draft of the second training."""
@@ -269,7 +272,14 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _judge_before(self, judge: Judge) -> NDArray[np.float64]:
         """What the neighbors say by the clusters that there are before training on pairs."""
         z = F.normalize(judge.before.to(self._hardware.device), dim=1)
-        return judge.same(self._memberships(z, 0, self.n_clusters_))
+        return self._ask(judge, z, 0).same
+
+    def _found_first(self, judge: Judge) -> Explanation:
+        """What the neighbors say after the first training, whose number wrong answers may have spoiled."""
+        if self.n_clusters == "auto":
+            z = torch.from_numpy(self.embedding_[judge.asked]).to(self._hardware.device)
+            return self._ask(judge, z, 0)
+        return Explanation(self.n_clusters_, self._witnessed(judge), 0.0)
 
     def _witnessed(self, judge: Judge) -> NDArray[np.float64]:
         """What the neighbors say by the clusters that were found."""
@@ -278,17 +288,14 @@ class JudgingClusterer(DeepConstrainedClusterer):
         return judge.same(logits(z).softmax(dim=1).cpu().numpy())
 
     def _train_first(self, job: Job, judge: Judge) -> bool:
-        """Train as always; returns whether that ended before its time because answers are wrong.
-
-        Only where the number of clusters is known they can be told so early.
-        """
+        """Train as always; returns whether that ended before its time because answers are wrong."""
         plan, rule = self._plan(job, FIT), self._stopping_rule(FIT)
         look = None
-        if isinstance(plan.objective, SemiSupervisedObjective) and self.n_clusters != "auto":
+        if isinstance(plan.objective, SemiSupervisedObjective):
 
             def is_wrong(objective: SemiSupervisedObjective, n_looks: int) -> bool:
                 z = objective.embed(torch.from_numpy(judge.asked))
-                found = judge.first_opinion(judge.same(self._memberships(z, 0, int(self.n_clusters))))
+                found = judge.first_opinion(self._ask(judge, z, 0).same)
                 is_early = judge.share is None and found.wrong.share > INSISTENCE.get(n_looks, 0.0)
                 return self._are_wrong(found) and not is_early
 
@@ -317,9 +324,12 @@ class JudgingClusterer(DeepConstrainedClusterer):
             objective.listen_to(PairTensors.of(job.trusted))
 
         if isinstance(plan.objective, SemiSupervisedObjective) and job.worth is not None:
-            memberships = partial(self._memberships, n_clusters=self.n_clusters_)
+
+            def ask(z: Tensor, epoch: int) -> NDArray[np.float64]:
+                return self._ask(judge, z, epoch).same
+
             plan.objective.reweigh = Reweighing(
-                judge, same, job.worth, max_epochs=max_epochs, memberships=memberships, weigh=weigh
+                judge, same, job.worth, max_epochs=max_epochs, ask=ask, weigh=weigh
             )
         job.session.run_stage(
             plan,
@@ -328,6 +338,19 @@ class JudgingClusterer(DeepConstrainedClusterer):
             stopping=self._stopping_rule(stage),
             initialize=partial(self._initialize, job),
         )
+
+    def _ask(self, judge: Judge, z: Tensor, epoch: int) -> Explanation:
+        """What the neighbors say during training, by clusters of their embeddings (n_asked, D).
+
+        As many clusters as are wanted, or else as explain the answers best.
+        """
+
+        def memberships(n_clusters: int) -> NDArray[Any]:
+            return self._memberships(z, epoch, n_clusters)
+
+        if self.n_clusters == "auto":
+            return explain_best(judge, memberships, max_clusters=min(z.shape[1], len(z) - 1))
+        return explain(judge, memberships(int(self.n_clusters)))
 
     def _memberships(self, z: Tensor, epoch: int, n_clusters: int) -> NDArray[Any]:
         """Probabilities of the clusters, (n, K), of embeddings (n, D) during training."""

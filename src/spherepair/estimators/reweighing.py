@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -68,8 +67,8 @@ class Reweighing(nn.Module):
         What each answer is worth; overwritten.
     max_epochs : int
         Of the training; must-links that are less sure are trained on later.
-    memberships : callable
-        Probabilities of the clusters, (n, K), of embeddings (n, D) at an epoch.
+    ask : callable
+        What the neighbors say of each pair, (n_pairs,), by embeddings (n, D) of these at an epoch.
     weigh : callable
         Lets an objective train on what the answers are worth now.
     """
@@ -84,11 +83,11 @@ class Reweighing(nn.Module):
         worth: NDArray[np.float32],
         *,
         max_epochs: int,
-        memberships: Callable[[Tensor, int], NDArray[Any]],
+        ask: Callable[[Tensor, int], NDArray[np.float64]],
         weigh: Callable[[SemiSupervisedObjective], None],
     ) -> None:
         super().__init__()
-        self._judge, self._memberships, self._weigh = judge, memberships, weigh
+        self._judge, self._ask, self._weigh = judge, ask, weigh
         self._max_epochs = max_epochs
         self.register_buffer("same", torch.tensor(same))
         self.register_buffer("worth", torch.from_numpy(worth))  # the same memory
@@ -98,8 +97,8 @@ class Reweighing(nn.Module):
         """Judge, if it is time to."""
         is_due = epoch > 0 and epoch % JUDGED_EVERY == 0
         if is_due:
-            memberships = self._memberships(objective.embed(torch.from_numpy(self._judge.asked)), epoch)
-            found = torch.from_numpy(self._judge.same(memberships))
+            z = objective.embed(torch.from_numpy(self._judge.asked))
+            found = torch.from_numpy(self._ask(z, epoch))
             self.same.mul_(MEMORY).add_(found, alpha=1.0 - MEMORY)
             worth = self._judge.worth(self.same.numpy(), epoch / self._max_epochs)
             self.worth.copy_(torch.from_numpy(worth))
