@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit, logit, softmax
 from torch import Tensor
 
 from spherepair.clustering.error_rates import LEAST_RATE, ErrorModel, Floats, Integers
@@ -378,8 +378,7 @@ def clip_same(same: Floats) -> Floats:
 
 
 def _log_odds(same: Floats) -> Floats:
-    p = clip_same(same)
-    odds: Floats = np.log(p / (1.0 - p))
+    odds: Floats = logit(clip_same(same))
     return odds
 
 
@@ -396,7 +395,5 @@ def _summarize(right: Floats, errors: ErrorModel, informed: NDArray[np.bool_]) -
             people[name] = ErrorRates(
                 int(mine.sum()), share(mine & must), share(mine & ~must), bool(informed[number])
             )
-    everything = np.ones(len(must), bool)
-    return WrongAnswers(
-        share(everything), share(must), share(~must), int(np.count_nonzero(right < 0.5)), people
-    )
+    n_suspects = int(np.count_nonzero(right < 0.5))
+    return WrongAnswers(share(must | ~must), share(must), share(~must), n_suspects, people)
