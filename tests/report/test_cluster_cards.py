@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from spherepair import Constraints
-from spherepair.clustering.profiles import profile_columns
+from spherepair.estimators.trust.profiles import profile_columns
 from spherepair.report import build_report
 from spherepair.report.cluster_cards import measure_membership
 

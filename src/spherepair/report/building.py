@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from spherepair import __version__
-from spherepair.clustering.profiles import profile_columns
 from spherepair.clustering.suspects import Suspect, answers_to_look_at
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError
 from spherepair.estimators.job import first_moved_row
 from spherepair.estimators.trust.explaining import default_names
+from spherepair.estimators.trust.profiles import profile_columns
 from spherepair.report.cluster_cards import (
     ClusterCard,
     Membership,

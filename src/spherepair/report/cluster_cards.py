@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.clustering.profiles import Profiles
 from spherepair.constraints import Constraints
+from spherepair.estimators.trust.profiles import Profiles
 from spherepair.report.row_cards import BORDERLINE, RowCard, RowDisplay, format_number, png_uri
 
 Floats = NDArray[np.float64]

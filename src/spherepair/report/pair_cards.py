@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.clustering.profiles import Profiles
 from spherepair.clustering.suspects import Suspect
 from spherepair.constraints import Constraints
+from spherepair.estimators.trust.profiles import Profiles
 from spherepair.plots.scatter import principal_plane
 from spherepair.report.cluster_cards import Membership, distances_to
 from spherepair.report.placing import rows_to_place

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.clustering.profiles import Profiles
+from spherepair.estimators.trust.profiles import Profiles
 from spherepair.plots.scatter import principal_plane
 from spherepair.report.cluster_cards import Membership
 from spherepair.report.row_cards import Bytes, RowDisplay, format_number, png_uri, shorten

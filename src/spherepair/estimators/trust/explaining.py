@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spherepair import validation
-from spherepair.clustering.profiles import Profiles, profile_columns
 from spherepair.encoders.shown import only_texts, shown_content
 from spherepair.encoders.text import TextEncoder, as_texts
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators.job import encode_rows, takes_raw_rows
+from spherepair.estimators.trust.profiles import Profiles, profile_columns
 from spherepair.training.rows import open_rows
 
 #: Rows whose words and values name groups, words and columns of a name, and how far out these must be, in
