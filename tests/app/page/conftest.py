@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.forked_command import ForkedCommand
 
 TOPICS = {
     "card": "card stolen lost block replace plastic chip",
@@ -54,30 +52,25 @@ class Server:
 
     def start(self) -> None:
         options = f"--text message --id id --projects {self.home} --no-browser --port {self.port}".split()
-        command = [sys.executable, "-m", "spherepair", "label", str(self.data), *options]
-        self.log = (self.home.parent / "server.log").open("w+", encoding="utf-8")
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "300"}
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
+        self.process = ForkedCommand("label", self.data, *options, COLUMNS="300")
         self.link = self._link()
 
     def _link(self) -> str:
         for _ in range(1800):  # a busy machine takes minutes
-            text = Path(self.log.name).read_text(encoding="utf-8")
-            if found := re.search(rf"http://127\.0\.0\.1:{self.port}/\S*", text):
+            if found := re.search(rf"http://127\.0\.0\.1:{self.port}/\S*", self.process.out):
                 return found.group(0)
-            assert self.process.poll() is None, text
+            if self.process.poll() is not None:
+                break
             time.sleep(0.1)
-        raise AssertionError(text)
+        raise AssertionError("\n".join(self.process.communicate()))
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(20)
-        self.log.close()
+        self.process.communicate(20)
 
     def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
-        self.log.close()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(20)
 
 
 @pytest.fixture(scope="session")
