@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from spherepair.clustering.answer_errors import (
+    ErrorRates,
     Judge,
     Witnesses,
     WrongAnswers,
@@ -214,3 +215,20 @@ def test_nobody_answers_at_random_where_the_neighbors_say_nothing(truth: Any) ->
     pairs = four_people(truth, 0, share=0.1)
     shuffled = np.random.default_rng(0).permutation(believed(truth, pairs))
     assert judge_answers(pairs, shuffled).informative.all()
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_who_was_asked_about_one_kind_of_pairs_and_is_right_counts(truth: Any, is_same: bool) -> None:
+    pairs, _ = answered(truth, seed=1, alpha=0.1, beta=0.1, by="ann")
+    known = Constraints.from_labels(truth, 4_000, random_state=2)
+    known = known[known.is_must_link == is_same][:300]
+    of_one_kind = Constraints.from_arrays(known.left, known.right, known.is_must_link, by=["tool"] * 300)
+    both = pairs | of_one_kind
+    found = judge_answers(both, believed(truth, both))
+    assert found.wrong.people["tool"].is_informative
+    assert found.worth[both.by == "tool"].mean() > 0.9
+
+
+def test_who_says_nothing_is_named_even_where_no_answer_seems_wrong() -> None:
+    people = {"ann": ErrorRates(100, 0.0, 0.0), "dee": ErrorRates(100, 0.5, 0.5, is_informative=False)}
+    assert str(WrongAnswers(0.0, 0.0, 0.0, 0, people)) == "no answer seems wrong; those of dee say nothing"

@@ -156,3 +156,19 @@ def test_a_few_wrong_answers_prove_no_more_groups_than_there_are():
     sure, unsure = np.transpose(found)
     assert (sure > 3).mean() > 0.5
     assert (unsure <= 3).all()
+
+
+def test_in_doubt_all_rows_in_pairs_are_counted():
+    chain = [(0, 1), (1, 2), (2, 3), (3, 4)]
+    pairs = Constraints.from_pairs(must_link=chain, cannot_link=[(0, 5)])
+    for may_be_wrong in (False, True):
+        found = pairs.proved_groups(may_be_wrong=may_be_wrong)
+        assert (found.n_linked_rows, found.n_single_rows) == (6, 1)
+
+
+def test_a_must_link_of_two_people_is_not_one_alone():
+    left, right, people = [0, 2, 1, 1], [1, 3, 2, 2], ["ann", "ann", "ann", "bob"]
+    for n_answers, n_alone in ((3, 1), (4, 0)):
+        first = slice(n_answers)
+        pairs = Constraints.from_arrays(left[first], right[first], np.ones(n_answers, bool), by=people[first])
+        assert graph._is_bridge(pairs).sum() == n_alone

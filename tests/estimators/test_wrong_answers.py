@@ -398,3 +398,11 @@ def test_false_cannot_links_add_no_clusters() -> None:
     assert model.n_clusters_ == 3
     assert model.cluster_number_.proved <= 3
     assert clustering_accuracy(y, model.labels_) > 0.95
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_answers_that_all_say_nothing_are_not_judged(data: Any) -> None:
+    rows = np.arange(60)
+    pairs = Constraints.from_arrays(rows, rows + 60, rows < 30, value=np.full(60, 0.5))
+    model = SpherePair("auto", **FAST | {"max_epochs": 2, "batch_size": 32}).fit(data[0], constraints=pairs)
+    assert model.wrong_answers_ is None

@@ -109,11 +109,10 @@ class WrongAnswers:
     people: Mapping[str, ErrorRates] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        if self.n_suspects == 0:
-            return "no answer seems wrong"
         share = "less than 1" if self.share < 0.01 else f"about {100 * self.share:.0f}"
         look = "1 is" if self.n_suspects == 1 else f"{self.n_suspects} are"
         text = f"{share} % of the answers are wrong; {look} worth a second look"
+        text = text if self.n_suspects else "no answer seems wrong"
         idle = [name or "nobody" for name, rates in self.people.items() if not rates.is_informative]
         return f"{text}; those of {', '.join(idle)} say nothing" if idle else text
 

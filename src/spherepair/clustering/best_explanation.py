@@ -33,7 +33,7 @@ from spherepair.clustering.answer_errors import (
 from spherepair.clustering.error_rates import LEAST_RATE, Floats
 
 #: Steps of the search for the rate of errors.
-STEPS = 20
+RATE_STEPS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,11 @@ class Explanation:
 
 
 def explain_best(
-    judge: Judge, memberships: Callable[[int], NDArray[Any]], *, max_clusters: int
+    judge: Judge,
+    memberships: Callable[[int], NDArray[Any]],
+    *,
+    max_clusters: int,
+    near: int | None = None,
 ) -> Explanation:
     """Search for the K' from 2 to ``max_clusters`` that explains the answers best.
 
@@ -65,8 +69,16 @@ def explain_best(
     memberships : callable
         From K' to memberships (n_asked, K') of the rows that are asked.
     max_clusters : int
+    near : int, optional
+        Where the search begins, if that is known: fewer numbers are tried.
     """
-    return search_peak(lambda number: explain(judge, memberships(number)), max_clusters)
+
+    def explain_by(n_clusters: int) -> Explanation:
+        return explain(judge, memberships(n_clusters))
+
+    if near is None:
+        return search_peak(explain_by, max_clusters)
+    return climb(explain_by, max(2, min(near, max_clusters)), max_clusters)
 
 
 def explain(judge: Judge, memberships: NDArray[Any]) -> Explanation:
@@ -100,7 +112,7 @@ def answer_nats(same: Floats, must: NDArray[np.bool_], rate: float | None = None
     """
     same = clip_same(same)
     found = FIRST_RATE if rate is None else max(rate, LEAST_RATE)
-    for _ in range(STEPS if rate is None else 0):
+    for _ in range(RATE_STEPS if rate is None else 0):
         any_must = same * (1.0 - found) + (1.0 - same) * found
         is_wrong = found * np.where(must, (1.0 - same) / any_must, same / (1.0 - any_must))
         found = float(np.clip(is_wrong.mean(), LEAST_RATE, MOST_WRONG))
@@ -117,9 +129,9 @@ def _table_nats(table: Floats) -> float:
 
 
 def search_peak(explain_by: Callable[[int], Explanation], largest: int) -> Explanation:
-    """Try 2, 4, 8, .. and then the numbers about the best, at half the distance, until both beside it are.
+    """Try 2, 4, 8, .., then halve the distance to the best until both its neighbors have been tried.
 
-    None beyond four times the best so far: large numbers take most of the time.
+    Nothing beyond four times the best so far is tried: large numbers take most of the time.
 
     Examples
     --------
@@ -150,3 +162,23 @@ def search_peak(explain_by: Callable[[int], Explanation], largest: int) -> Expla
         if not new:
             return found[best]
         found |= {number: explain_by(number) for number in new}
+
+
+def climb(explain_by: Callable[[int], Explanation], start: int, largest: int) -> Explanation:
+    """Go from a number to the better of its neighbors until both are worse.
+
+    Examples
+    --------
+    >>> climb(lambda number: Explanation(number, np.zeros(0), -abs(number - 11.0)), 9, 32).n_clusters
+    11
+    """
+    found = {start: explain_by(start)}
+    best = start
+    while True:
+        for number in (best - 1, best + 1):
+            if 2 <= number <= largest and number not in found:
+                found[number] = explain_by(number)
+        highest = max(found, key=lambda number: found[number].nats)
+        if highest == best:
+            return found[best]
+        best = highest

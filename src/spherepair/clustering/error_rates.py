@@ -26,10 +26,11 @@ COUPLING = 25.0
 LEAST_RATE = 1e-6
 #: Rates that are tried for somebody who knows something, and the largest sum of two.
 RATES, LARGEST_SUM = np.arange(0.01, 0.65, 0.04), 0.65
-#: Somebody answers at random if that explains so many answers better by so many nats.
-MANY_ANSWERS, RANDOM_NATS = 50, 1.5
+#: Somebody answers at random if that explains so many answers better by so many nats, and others deny such
+#: a share: who was asked about pairs of one kind may always answer the same, and be right.
+MANY_ANSWERS, RANDOM_NATS, LEAST_DENIED = 50, 1.5, 0.3
 #: Probabilities are rounded to one of so many.
-LEVELS = 50
+N_BINS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,22 +100,24 @@ class ErrorModel:
         n_must, n_cannot = self._histogram(together, self.must), self._histogram(together, ~self.must)
         alpha, beta = np.meshgrid(RATES, RATES)
         knows = alpha + beta <= LARGEST_SUM
-        level = (np.arange(LEVELS) + 0.5)[:, None] / LEVELS
+        level = (np.arange(N_BINS) + 0.5)[:, None] / N_BINS
         any_must = level * (1.0 - alpha[knows]) + (1.0 - level) * beta[knows]  # (levels, rates)
         informed = (n_must @ np.log(any_must) + n_cannot @ np.log1p(-any_must)).max(axis=1)
         counts = np.stack([n_must.sum(axis=1), n_cannot.sum(axis=1)])
         shares = counts / np.maximum(counts.sum(axis=0), LEAST_RATE)
         random = (counts * np.log(np.maximum(shares, LEAST_RATE))).sum(axis=0)
+        n_denied = self._count(np.where(self.must, 1.0 - together, together))
+        is_denied = n_denied >= LEAST_DENIED * self._count(np.ones_like(together))
         has_many = self.answers_of_each >= MANY_ANSWERS
-        seem: NDArray[np.bool_] = has_many & (random > informed + RANDOM_NATS)
+        seem: NDArray[np.bool_] = has_many & is_denied & (random > informed + RANDOM_NATS)
         return seem
 
     def _histogram(self, together: Floats, which: NDArray[np.bool_]) -> Floats:
         """How many of these answers everybody gave, by how probably a pair is the same: (people, levels)."""
-        level = np.minimum((together * LEVELS).astype(np.int64), LEVELS - 1)
-        size = len(self.names) * LEVELS
-        counts = np.bincount(self.person * LEVELS + level, self.sure * which, minlength=size)
-        return counts.reshape(len(self.names), LEVELS).astype(np.float64)
+        level = np.minimum((together * N_BINS).astype(np.int64), N_BINS - 1)
+        size = len(self.names) * N_BINS
+        counts = np.bincount(self.person * N_BINS + level, self.sure * which, minlength=size)
+        return counts.reshape(len(self.names), N_BINS).astype(np.float64)
 
     def _count(self, amount: Floats) -> Floats:
         return np.bincount(self.person, self.sure * amount, minlength=len(self.names)).astype(np.float64)

@@ -171,7 +171,8 @@ def find_proved_groups(pairs: PairArrays, *, may_be_wrong: bool = False) -> Prov
     ----------
     pairs : PairArrays
     may_be_wrong : bool, default=False
-        Whether some answers may be wrong; then one of them alone proves nothing.
+        Whether some answers may be wrong; then one pair alone proves nothing. Of must-links that form a tree
+        only those of its outermost rows remain.
 
     Examples
     --------
@@ -181,6 +182,7 @@ def find_proved_groups(pairs: PairArrays, *, may_be_wrong: bool = False) -> Prov
     >>> [find_proved_groups(pairs, may_be_wrong=doubt).n_groups for doubt in (False, True)]
     [3, 2]
     """
+    everything = build_graph(pairs).components
     if may_be_wrong:
         pairs = pairs[~_is_bridge(pairs)]
     graph = build_graph(pairs)
@@ -195,8 +197,8 @@ def find_proved_groups(pairs: PairArrays, *, may_be_wrong: bool = False) -> Prov
         components.rows[is_grouped],
         labels[is_grouped],
         n_groups=len(clique),
-        n_linked_rows=len(components.rows),
-        n_single_rows=int((sizes == 1).sum()),
+        n_linked_rows=len(everything.rows),
+        n_single_rows=int((everything.sizes == 1).sum()),
     )
 
 
@@ -292,7 +294,7 @@ def _neighbors(differ: Any, place: int) -> IndexArray:
 
 
 def _is_bridge(pairs: PairArrays) -> BoolArray:
-    """Must-links that alone hold two parts of several rows together.
+    """Must-links that alone hold two parts of several rows together, and that only one person gave.
 
     Every must-link beside a tree closes a circle, whose must-links all get its random number by exclusive or.
     A must-link without any number is in no circle.
@@ -314,6 +316,7 @@ def _is_bridge(pairs: PairArrays) -> BoolArray:
     child = np.where(parent[low] == high, low, high)
     degree = np.bincount(np.concatenate([low, high]), minlength=len(rows))
     is_alone = is_in_tree & (seen[child] == 0) & (degree[low] > 1) & (degree[high] > 1)
+    is_alone &= np.bincount(edge, minlength=len(low)) == 1
     found = np.zeros(len(pairs), bool)
     found[must] = is_alone[edge]
     return found

@@ -78,8 +78,10 @@ LEAST_SHARE = 0.01
 LOOKS = 5
 #: After so many judgments the first training ends if at most this share of the answers seems wrong.
 INSISTENCE = {2: 0.22, 3: 0.33, 4: MOST_WRONG}
-#: Restarts and iterations of k-means for a judgment.
-KMEANS_STARTS, KMEANS_ITERATIONS = 3, 20
+#: Where many numbers of clusters are tried, k-means sees at most so many rows.
+MOST_CLUSTERED = 10_000
+#: Settings of k-means for a judgment; without a tolerance it never waits for a GPU.
+KMEANS: dict[str, Any] = {"n_init": 3, "max_iter": 20, "tol": None}
 
 
 class JudgingClusterer(DeepConstrainedClusterer):
@@ -188,7 +190,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
         self._train_weighed(replace(job, worth=judge.worth(same, 0.0)), judge, same, stage=DRAFT)
         network, asked = job.network.eval(), torch.from_numpy(judge.asked)
         z = map_some_rows(lambda x: self._embed(network, x), job.rows, asked, hardware=self._hardware)
-        return self._ask(judge, z, 0).same
+        return self._ask(judge, z, 0, near=self.n_clusters_).same
 
     def _has_time_for_draft(self, job: Job) -> bool:
         """Whether there is time for a draft of the second training."""
@@ -228,8 +230,8 @@ class JudgingClusterer(DeepConstrainedClusterer):
         return train_with_hold_out(self, job, self._pretrained(job))
 
     def _can_judge(self, pairs: Constraints) -> bool:
-        n_must = int(np.count_nonzero(pairs.is_must_link))
-        return bool(self._share_wrong) and len(pairs) >= FEWEST_PAIRS and 0 < n_must < len(pairs)
+        must = pairs.is_must_link[pairs.is_decided]
+        return bool(self._share_wrong) and len(must) >= FEWEST_PAIRS and 0 < must.sum() < len(must)
 
     def _trusted_pairs(self) -> Constraints:
         """The pairs of the fit that are more likely right than wrong, weighed."""
@@ -272,7 +274,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _judge_before(self, judge: Judge) -> NDArray[np.float64]:
         """What the neighbors say by the clusters that there are before training on pairs."""
         z = F.normalize(judge.before.to(self._hardware.device), dim=1)
-        return self._ask(judge, z, 0).same
+        return self._ask(judge, z, 0, near=self.n_clusters_).same
 
     def _found_first(self, judge: Judge) -> Explanation:
         """What the neighbors say after the first training, whose number wrong answers may have spoiled."""
@@ -326,7 +328,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
         if isinstance(plan.objective, SemiSupervisedObjective) and job.worth is not None:
 
             def ask(z: Tensor, epoch: int) -> NDArray[np.float64]:
-                return self._ask(judge, z, epoch).same
+                return self._ask(judge, z, epoch, near=self.n_clusters_).same
 
             plan.objective.reweigh = Reweighing(
                 judge, same, job.worth, max_epochs=max_epochs, ask=ask, weigh=weigh
@@ -339,31 +341,26 @@ class JudgingClusterer(DeepConstrainedClusterer):
             initialize=partial(self._initialize, job),
         )
 
-    def _ask(self, judge: Judge, z: Tensor, epoch: int) -> Explanation:
+    def _ask(self, judge: Judge, z: Tensor, epoch: int, *, near: int | None = None) -> Explanation:
         """What the neighbors say during training, by clusters of their embeddings (n_asked, D).
 
-        As many clusters as are wanted, or else as explain the answers best.
+        As many clusters as are wanted, or else as explain the answers best, at most D; ``near`` is about how
+        many these are.
         """
+        if self.n_clusters != "auto":
+            return explain(judge, self._memberships(z, epoch, int(self.n_clusters)))
+        memberships = partial(self._memberships, z, epoch, most_rows=MOST_CLUSTERED)
+        return explain_best(judge, memberships, max_clusters=min(z.shape[1], len(z) - 1), near=near)
 
-        def memberships(n_clusters: int) -> NDArray[Any]:
-            return self._memberships(z, epoch, n_clusters)
-
-        if self.n_clusters == "auto":
-            return explain_best(judge, memberships, max_clusters=min(z.shape[1], len(z) - 1))
-        return explain(judge, memberships(int(self.n_clusters)))
-
-    def _memberships(self, z: Tensor, epoch: int, n_clusters: int) -> NDArray[Any]:
+    def _memberships(
+        self, z: Tensor, epoch: int, n_clusters: int, most_rows: int | None = None
+    ) -> NDArray[Any]:
         """Probabilities of the clusters, (n, K), of embeddings (n, D) during training."""
         generator = torch_generator(self._seed, "judging", epoch, device=z.device)
-        found = kmeans(
-            z,
-            n_clusters,
-            generator=generator,
-            n_init=KMEANS_STARTS,
-            max_iter=KMEANS_ITERATIONS,
-            tol=None,  # never waits for a GPU
-        )
-        centers = F.normalize(found, dim=1)
+        some = z
+        if most_rows is not None and len(z) > most_rows:
+            some = z[torch.randint(len(z), (most_rows,), generator=generator, device=z.device)]
+        centers = F.normalize(kmeans(some, n_clusters, generator=generator, **KMEANS), dim=1)
         similarity = z @ centers.T
         variance = (z - centers[similarity.argmax(dim=1)]).square().mean().clamp(min=1e-12)
         memberships: NDArray[Any] = (similarity / variance).softmax(dim=1).cpu().numpy()
