@@ -406,3 +406,21 @@ def test_answers_that_all_say_nothing_are_not_judged(data: Any) -> None:
     pairs = Constraints.from_arrays(rows, rows + 60, rows < 30, value=np.full(60, 0.5))
     model = SpherePair("auto", **FAST | {"max_epochs": 2, "batch_size": 32}).fit(data[0], constraints=pairs)
     assert model.wrong_answers_ is None
+
+
+def test_an_interrupted_fit_that_looks_for_the_number_ends_as_an_undisturbed_one(
+    data: Any, noisy: Constraints, tmp_path: Any
+) -> None:
+    whole = SpherePair("auto", **FAST).fit(data[0], constraints=noisy)
+    assert whole.n_clusters_ == 5
+    seen: list[str] = []
+
+    def stop(state: Any) -> None:
+        seen.append(state.stage)
+        if seen.count("pairs") == 4:  # after the first look, before the second
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        SpherePair("auto", **FAST | {"progress": stop}).fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    again = SpherePair("auto", **FAST).fit(data[0], constraints=noisy, checkpoint=tmp_path)
+    assert np.array_equal(again.embedding_, whole.embedding_)

@@ -148,7 +148,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
         else:
             is_over = self._train_first(job, judge)
             self._finish(job)
-            found = self._found_first(judge)
+            found = self._found_first(judge, _last_number(job))
             judgment, same = judge.first_opinion(found.same), found.same
             if not is_over and not self._are_wrong(judgment):
                 self._keep(judgment, job.pairs)
@@ -276,11 +276,11 @@ class JudgingClusterer(DeepConstrainedClusterer):
         z = F.normalize(judge.before.to(self._hardware.device), dim=1)
         return self._ask(judge, z, 0, near=self.n_clusters_).same
 
-    def _found_first(self, judge: Judge) -> Explanation:
+    def _found_first(self, judge: Judge, near: int | None) -> Explanation:
         """What the neighbors say after the first training, whose number wrong answers may have spoiled."""
         if self.n_clusters == "auto":
             z = torch.from_numpy(self.embedding_[judge.asked]).to(self._hardware.device)
-            return self._ask(judge, z, 0)
+            return self._ask(judge, z, 0, near=near)
         return Explanation(self.n_clusters_, self._witnessed(judge), 0.0)
 
     def _witnessed(self, judge: Judge) -> NDArray[np.float64]:
@@ -297,7 +297,9 @@ class JudgingClusterer(DeepConstrainedClusterer):
 
             def is_wrong(objective: SemiSupervisedObjective, n_looks: int) -> bool:
                 z = objective.embed(torch.from_numpy(judge.asked))
-                found = judge.first_opinion(self._ask(judge, z, 0).same)
+                best = self._ask(judge, z, 0, near=_last_number(job))
+                job.session.kept[N_CLUSTERS] = torch.tensor(best.n_clusters)
+                found = judge.first_opinion(best.same)
                 is_early = judge.share is None and found.wrong.share > INSISTENCE.get(n_looks, 0.0)
                 return self._are_wrong(found) and not is_early
 
@@ -344,8 +346,7 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _ask(self, judge: Judge, z: Tensor, epoch: int, *, near: int | None = None) -> Explanation:
         """What the neighbors say during training, by clusters of their embeddings (n_asked, D).
 
-        As many clusters as are wanted, or else as explain the answers best, at most D; ``near`` is about how
-        many these are.
+        As many as are wanted, or else as explain the answers best, at most D; the search begins at ``near``.
         """
         if self.n_clusters != "auto":
             return explain(judge, self._memberships(z, epoch, int(self.n_clusters)))
@@ -373,6 +374,11 @@ class JudgingClusterer(DeepConstrainedClusterer):
     def _weigh(self, pairs: PairTensors) -> PairTensors:
         """The pairs with must-links weighed against cannot-links; as they are by default."""
         return pairs
+
+
+def _last_number(job: Job) -> int | None:
+    """The number of clusters that explained the answers best when they were last judged."""
+    return int(job.session.kept[N_CLUSTERS]) if N_CLUSTERS in job.session.kept else None
 
 
 def _neighbors_of(x: Tensor, lines: Tensor, generator: torch.Generator) -> Tensor:
