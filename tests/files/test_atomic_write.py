@@ -19,6 +19,7 @@ from spherepair.files import (
     atomic_write,
     atomic_write_bytes,
     atomic_write_text,
+    try_to_create,
 )
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -207,6 +208,37 @@ def test_what_killed_writers_left_is_swept_and_what_others_write_is_not(tmp_path
     fill_folder(tmp_path / "model", "new")
     atomic_write_text(tmp_path / "note", "new")
     assert names(tmp_path) == sorted([mine, elsewhere, "model", "note"])
+
+
+def test_trials_leave_nothing_even_if_they_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    record = tmp_path / "answers.jsonl"
+    record.write_text("one\n")
+    left = _temporary_name(record, ".tmp").name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    (tmp_path / left).touch()
+    try_to_create(record)  # the record is only appended to: no other write would sweep
+    assert names(tmp_path) == ["answers.jsonl"]
+
+    def die(_path: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "unlink", die)
+    monkeypatch.setattr(Path, "rmdir", die)
+    for folder in (False, True):
+        with pytest.raises(KeyboardInterrupt):
+            try_to_create(tmp_path / "model", folder=folder)
+    assert not (tmp_path / "model").exists()
+
+
+def test_trials_name_the_file_that_was_meant(tmp_path: Path) -> None:
+    for name in ("x" * 300, "a.txt/model"):
+        (tmp_path / "a.txt").touch()
+        with pytest.raises(OSError, match=f"{name}|a.txt"):
+            try_to_create(tmp_path / name)
+    assert names(tmp_path) == ["a.txt"]
 
 
 def test_links_are_followed_and_pipes_are_written_to(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from spherepair.clustering.assigners import kmeans
 
 #: Of the items that do not belong on a group card, at most so many are placed right after it.
 ODD_ITEMS_PLACED = 2
+#: So many group cards come one after the other, if no answers are in doubt.
+GROUP_CARDS = 2
 #: Items of a group card that are drawn at random, to estimate how often the model is right.
 RANDOM_ITEMS = 2
 #: A strategy without prepared items searches so many rows and prepares so many items.
@@ -60,9 +62,9 @@ class Cards:
     """Ours: cover the rows first, then ask what would change most.
 
     Choice cards place items that are typical of regions without an answer; unsure regions count for more.
-    As soon as a model knows the groups, group cards alternate with them: eight items that the model puts
-    into one group, spread over what it is least sure of. What does not belong is placed next, which is how
-    groups that nobody has met yet are found.
+    As soon as a model knows the groups, two group cards come before the next of them, one where answers are in
+    doubt: eight items that the model puts into one group, spread over what it is least sure of. What does not
+    belong is placed next, which is how groups that nobody has met yet are found.
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ class Cards:
         self.checks = checks
 
     def propose(self, now: Situation) -> Question | None:
-        """Finish the item at hand, place what did not belong, then alternate between both kinds of card."""
+        """Finish the item at hand, place what did not belong, then take turns between both kinds of card."""
         item = unfinished_item(now)
         if item is not None:
             return _choice(now, item)
@@ -86,7 +88,8 @@ class Cards:
             return second_look(now, single)
         if self.checks and (check := next_check(now)) is not None:
             return check
-        if now.snapshot.is_fitted and not _last_was_group(now.answers):
+        most = 1 if now.is_doubtful else GROUP_CARDS
+        if now.snapshot.is_fitted and _group_cards_at_end(now.answers) < most:
             card = self._group_card(now)
             if card is not None:
                 return card
@@ -208,19 +211,20 @@ def _first_choice(now: Situation, item: int) -> Question | None:
     return None if pair is None else ChoiceQuestion(pair.left, (pair.right,))
 
 
-def _last_was_group(answers: Sequence[Answer]) -> bool:
-    """Whether the last card that was not the follow-up of another was a group card."""
-    if not answers:
-        return False
+def _group_cards_at_end(answers: Sequence[Answer]) -> int:
+    """How many group cards came last, one after the other but for the placing of what did not belong."""
     followed: set[int] = set()
+    count = 0
     for answer in reversed(answers):
         question = answer.question
         if isinstance(question, GroupQuestion):
             odd = answer.reply if isinstance(answer.reply, tuple) else ()
-            return followed <= set(odd)
-        if isinstance(question, ChoiceQuestion) and not question.is_check:
+            if not followed <= set(odd):
+                break
+            followed, count = set(), count + 1
+        elif isinstance(question, ChoiceQuestion) and not question.is_check:
             followed.add(question.item)
-    return False
+    return count
 
 
 def _unsure_share(n_placed: int, n_groups: int) -> float:

@@ -29,11 +29,13 @@ from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, SpherePairWarning
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.terms.neighbor_search import nearest_neighbors
-from spherepair.training.pretraining import pretrain
+from spherepair.training.pretraining import JointPretraining, pretrain
 from spherepair.validation import check_table
 
 #: Pairs of one refit at most; drawn at random from those that follow from the answers.
 MOST_PAIRS = 20_000
+#: Epochs of pretraining on a GPU: it is done once, during the first answers, so it may take seconds longer.
+PRETRAINING_EPOCHS = 150
 #: Dimensions of the embedding, until there are more groups than that.
 FIRST_DIM = 20
 #: Dimensions of the view before there is a model.
@@ -305,7 +307,10 @@ def _all_pairs(n_rows: int, random: np.random.Generator) -> tuple[NDArray[np.int
 def default_model(seed: int, *, scaling: str = "auto", progress: Any = False) -> Any:
     """The model of an interview that was given none."""
     # No judging: an interview asks again where an answer may be wrong.
-    return SpherePair(wrong_answers=None, scaling=scaling, random_state=seed, progress=progress)
+    pretraining = JointPretraining(epochs=PRETRAINING_EPOCHS) if torch.cuda.is_available() else "joint"
+    return SpherePair(
+        pretraining=pretraining, wrong_answers=None, scaling=scaling, random_state=seed, progress=progress
+    )
 
 
 def find_suspects(

@@ -19,7 +19,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spherepair.errors import MissingDependencyError
@@ -144,17 +144,23 @@ def try_to_create(path: str | os.PathLike[str], *, folder: bool = False) -> None
         return
     missing = [parent for parent in target.parents if not parent.exists()]
     made: list[Path] = []
+    # Not the target itself: a process that is killed at this moment would leave an empty one.
+    trial = _temporary_name(target, ".tmp")
     try:
         for parent in reversed(missing):
             parent.mkdir()
             made.append(parent)
-        trial = _temporary_name(target, ".tmp") if target.exists() else target
+        with suppress(FileNotFoundError):
+            os.lstat(target)  # its name may be too long
         if folder:
             trial.mkdir()
             trial.rmdir()
         else:
             os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             trial.unlink()
+        _sweep(target)
+    except OSError as error:
+        raise _about_target(error, trial, target) from None
     finally:
         for parent in reversed(made):
             parent.rmdir()
