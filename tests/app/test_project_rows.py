@@ -6,10 +6,12 @@ import zipfile
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from spherepair.app import project_rows
 from spherepair.app.project_rows import Layout, Rows, Source, read_source, store_rows, suggest_layout
 from spherepair.errors import InvalidDataError
 
@@ -47,6 +49,26 @@ def test_json_lines_and_parquet_are_read(tmp_path):
     pq.write_table(pa.Table.from_pylist(lines), tmp_path / "rows.parquet")
     for name in ("rows.jsonl", "rows.parquet"):
         assert read_source(tmp_path / name).table.num_rows == 3
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
+def test_more_rows_than_a_page_can_show_are_refused(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(project_rows, "MOST_ROWS", 3)
+    table = pa.table({"message": ["where is my parcel?"] * 4})
+    write = pq.write_table if name.endswith("parquet") else pa_csv.write_csv
+    write(table, tmp_path / name)
+    with pytest.raises(InvalidDataError, match=r"has more than 3 rows \(label a sample"):
+        read_source(tmp_path / name)
+    monkeypatch.setenv("SPHEREPAIR_LIMITS", "2")
+    assert read_source(tmp_path / name).table.num_rows == 4
+
+
+def test_a_file_says_its_rows_before_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(project_rows, "MOST_ROWS", 3)
+    monkeypatch.setattr("spherepair.files.columns.read_parquet", None)  # not read at all
+    pq.write_table(pa.table({"message": ["where is my parcel?"] * 4}), tmp_path / "rows.parquet")
+    with pytest.raises(InvalidDataError, match="more than 3 rows"):
+        read_source(tmp_path / "rows.parquet")
 
 
 def test_long_texts_are_cut_on_cards_and_whole_on_demand(tmp_path):

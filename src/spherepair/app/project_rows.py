@@ -11,7 +11,7 @@ import io
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from spherepair.errors import InvalidDataError, quoted
 from spherepair.files import atomic_write
 from spherepair.files.columns import CSV_SUFFIXES, JSON_LINES_SUFFIXES, PARQUET_SUFFIXES, open_columns
-from spherepair.files.untrusted import decoding
+from spherepair.files.csv_files import is_text
+from spherepair.files.untrusted import decoding, refuse_above
 
 TABLE_SUFFIXES = (*CSV_SUFFIXES, *JSON_LINES_SUFFIXES, *PARQUET_SUFFIXES)
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -33,6 +34,9 @@ ID_NAMES = ("id", "key", "uuid")
 LONG_TEXT = 15.0
 #: What a zip may hold when unpacked.
 MOST_UNPACKED = 4 * 2**30
+#: Rows of a project: each is shown, drawn and searched. The labels of more are predicted from its model.
+MOST_ROWS = 5_000_000
+_ROWS_OF_A_PROJECT = "rows (label a sample of them, and let spherepair predict do the rest)"
 _SAMPLE = 1000
 ROWS, SHOWN_ROWS, PICTURES, PICTURE_ENDS = "rows.parquet", "rows.arrow", "pictures.bin", "pictures.npy"
 #: Formats that browsers show and that cannot hold a script.
@@ -95,8 +99,9 @@ def read_source(path: Path, *, text: Sequence[str] = (), trusted: bool = True) -
         return _pictures(path.name, names, [f.read_bytes() for f in files])
     if path.suffix.lower() == ".zip":
         return _pictures(path.name, *_unzip(path))
-    suffixes = (*TABLE_SUFFIXES, ".zip")
-    file = open_columns(path, suffixes=suffixes, fail=lambda why: InvalidDataError(f"{path.name} {why}"))
+    suffixes, fail = (*TABLE_SUFFIXES, ".zip"), partial(_error, path)
+    file = open_columns(path, suffixes=suffixes, fail=fail)
+    refuse_above(file.n_rows or 0, MOST_ROWS, _ROWS_OF_A_PROJECT, fail)
     repeated = {name for name in file.names if file.names.count(name) > 1}
     if repeated:
         raise InvalidDataError(f"{path.name} has column {quoted(min(repeated))} more than once; rename one.")
@@ -110,8 +115,9 @@ def read_source(path: Path, *, text: Sequence[str] = (), trusted: bool = True) -
         if "block boundaries" not in str(error):
             raise
         table = _read_long_records(path, as_text)
+    refuse_above(table.num_rows, MOST_ROWS, _ROWS_OF_A_PROJECT, fail)
     if not table.num_rows:
-        raise InvalidDataError(f"{path.name} has no rows.")
+        raise fail("has no rows.")
     return Source(_wide_texts(table), folder=path.parent if trusted else None)
 
 
@@ -135,7 +141,7 @@ def suggest_layout(
     sample = table.slice(0, _SAMPLE)
     if guess and id_column is None:
         id_column = next((name for name in table.column_names if name.lower() in ID_NAMES), None)
-    words = [name for name in sample.column_names if is_text(sample[name]) and name != id_column]
+    words = [name for name in sample.column_names if is_text(sample[name].type) and name != id_column]
     if guess and images is None and text is None:
         images = next((name for name in words if _are_pictures(sample[name])), None)
     if images is not None:
@@ -165,6 +171,10 @@ def _read_long_records(path: Path, text: Sequence[str]) -> pa.Table:
     )
 
 
+def _error(path: Path, why: str) -> InvalidDataError:
+    return InvalidDataError(f"{path.name} {why}")
+
+
 def _pictures(name: str, names: list[str], contents: list[bytes]) -> Source:
     if not contents:
         raise InvalidDataError(f"{name} holds no pictures (png, jpeg, gif, webp).")
@@ -172,10 +182,7 @@ def _pictures(name: str, names: list[str], contents: list[bytes]) -> Source:
 
 
 def _unzip(path: Path) -> tuple[list[str], list[bytes]]:
-    with (
-        decoding("a zip", lambda why: InvalidDataError(f"{path.name} {why}")),
-        zipfile.ZipFile(path) as archive,
-    ):
+    with decoding("a zip", partial(_error, path)), zipfile.ZipFile(path) as archive:
         places = ((PurePosixPath(file.filename), file) for file in archive.infolist())
         files = [f for p, f in places if p.suffix.lower() in PICTURE_SUFFIXES and p.name[0] != "."]
         if sum(file.file_size for file in files) > MOST_UNPACKED:
@@ -196,19 +203,12 @@ def _unpack(archive: zipfile.ZipFile, files: list[zipfile.ZipInfo], path: Path) 
 
 def _wide_texts(table: pa.Table) -> pa.Table:
     """Texts with wide offsets: a column may hold more than 2 GB."""
-    fields = [
-        field.with_type(pa.large_string()) if is_text(table[field.name]) else field for field in table.schema
-    ]
-    return table.cast(pa.schema(fields))
-
-
-def is_text(column: Any) -> bool:
-    """Whether a column holds texts."""
-    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+    wide = (f.with_type(pa.large_string()) if is_text(f.type) else f for f in table.schema)
+    return table.cast(pa.schema(list(wide)))
 
 
 def _kind(column: Any) -> str:
-    if is_text(column):
+    if is_text(column.type):
         return "picture" if _are_pictures(column) else "text"
     is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     return "number" if is_number or pa.types.is_boolean(column.type) else "other"
@@ -323,11 +323,10 @@ class Rows:
 
     def search(self, words: str, limit: int) -> list[int]:
         """Rows whose texts, values or IDs hold the words, in any case; the first ones."""
-        texts = [name for name in self.columns if is_text(self.table[name])]
-        names = texts or self.columns
+        texts = [name for name in self.columns if is_text(self.table[name].type)]
         found: list[int] = []
         start = 0
-        for batch in self.table.select(names).to_batches(max_chunksize=50_000):
+        for batch in self.table.select(texts or self.columns).to_batches(max_chunksize=50_000):
             hit = np.zeros(batch.num_rows, dtype=bool)
             for column in batch.columns:
                 match = pc.match_substring(_texts(column), words, ignore_case=True)
@@ -382,7 +381,7 @@ def _write_shown(folder: Path, table: pa.Table) -> None:
 
 
 def _texts(column: Any) -> Any:
-    if is_text(column):
+    if is_text(column.type):
         return column
     try:
         return pc.cast(column, pa.large_string())

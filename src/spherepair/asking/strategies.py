@@ -62,9 +62,9 @@ class Cards:
     """Ours: cover the rows first, then ask what would change most.
 
     Choice cards place items that are typical of regions without an answer; unsure regions count for more.
-    As soon as a model knows the groups, two group cards come before the next of them, one where answers are in
-    doubt: eight items that the model puts into one group, spread over what it is least sure of. What does not
-    belong is placed next, which is how groups that nobody has met yet are found.
+    As soon as a model knows the groups, two group cards (one where answers are in doubt) come before the next
+    of them: eight items that the model puts into one group, spread over what it is least sure of. What does
+    not belong is placed next, which is how groups that nobody has met yet are found.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from spherepair.constraints.array_inputs import as_row_numbers
 from spherepair.constraints.pair_arrays import IndexArray, Locate, invalid, refuse
 from spherepair.errors import quoted
 from spherepair.files.columns import text_array
+from spherepair.files.csv_files import is_text
 
 _WHOLE_NUMBER = r"^[+-]?[0-9]{1,18}(\.0*)?$"
 
@@ -92,7 +93,7 @@ def _whole_numbers(column: Any, locate: Locate) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not is_text(column.type):
         return pa.array(as_row_numbers(column.to_numpy(zero_copy_only=False), locate))
     text = pc.utf8_trim_whitespace(column)
     refuse(

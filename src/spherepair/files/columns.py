@@ -53,10 +53,13 @@ class ColumnFile(ABC):
         Names of the columns, as they stand in the file.
     is_blank : bool
         Whether a json lines file holds nothing at all, and therefore has no names either.
+    n_rows : int or None
+        Number of rows, where the file says it without being read.
     """
 
     kind: str
     is_blank = False
+    n_rows: int | None = None
     names: list[str]
 
     def __init__(self, path: Path, fail: Fail) -> None:
@@ -231,6 +234,7 @@ class _ParquetFile(ColumnFile):
         with self._reading(), path.open("rb") as stream:
             self._metadata = read_description(stream, fail)
             self.names = list(self._metadata.schema.to_arrow_schema().names)
+            self.n_rows = self._metadata.num_rows
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
         with self._reading():

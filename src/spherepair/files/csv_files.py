@@ -242,7 +242,7 @@ def csv_bytes(table: Any, *, header: bool = True, escape: bool = False) -> bytes
 
     if escape:
         table = escape_formulas(table)
-    texts = [column for column in table.columns if _is_text(column.type)]
+    texts = [column for column in table.columns if is_text(column.type)]
     texts.append(pa.chunked_array([table.column_names]))
     # With "needed" Arrow quotes every text; most files read better without quotes.
     is_special = any(pc.any(pc.match_substring_regex(text, '[",\\r\\n]')).as_py() for text in texts)
@@ -264,7 +264,7 @@ def escape_formulas(table: Any) -> Any:
     """
     import pyarrow as pa
 
-    columns = [_escaped(column) if _is_text(column.type) else column for column in table.columns]
+    columns = [_escaped(column) if is_text(column.type) else column for column in table.columns]
     names = _escaped(pa.array(table.column_names, pa.string())).to_pylist()
     return pa.table(columns, names=names)
 
@@ -276,7 +276,8 @@ def _escaped(texts: Any) -> Any:
     return pc.if_else(is_risky, pc.replace_substring_regex(texts, "(?s)^(.*)$", "'\\1"), texts)
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is one of texts."""
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
