@@ -5,6 +5,8 @@
 One person answers the ``--first`` cards and waits until a model knows the groups, so that all kinds of card
 are asked. Then all answer. Prints the time from an answer to the next card (one request), in milliseconds,
 what training did, and the memory of the server with its worker (pages that both hold are counted once).
+``--checks``: the people answer for as long as all tests of the page take that run beside them (in a browser
+too); exit code 1 if one fails.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--think", type=float, default=8.0, help="mean seconds before an answer")
     parser.add_argument("--first", type=int, default=60, help="cards before the model that is waited for")
     parser.add_argument("--database", help="URL; by default SQLite")
+    parser.add_argument("--checks", action="store_true", help="run the tests of the page meanwhile")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data, y = write_rows(Path(folder) / "rows.parquet", options.rows, options.groups)
@@ -49,18 +52,20 @@ def main() -> None:
             at_open = memory(server.process.pid)
             if options.first:
                 print(f"first model with groups after {prepare(server, y, options.first):.0f} s more")
-            waits, kinds, states = answer_at_once(server, y, options)
+            checks = start_checks() if options.checks else None
+            waits, kinds, states = answer_at_once(server, y, options, checks)
             at_end = memory(server.process.pid)
     print(
         f"{at_open:.0f} MiB when open, {at_end:.0f} MiB at the end; the rows are {y.size * 128 / 2**20:.0f}"
     )
     waits = 1000 * np.sort(waits)
-    print(f"{len(waits)} answers of {options.people} people in {options.seconds:.0f} s")
+    print(f"{len(waits)} answers of {options.people} people")
     for name, share in (("median", 50), ("90 %", 90), ("99 %", 99), ("longest", 100)):
         print(f"{name:>8}  {np.percentile(waits, share):7.1f} ms")
     print(", ".join(f"{count} {kind} cards" for kind, count in sorted(Counter(kinds).items())))
     running = sum(state["training"]["status"] == "running" for state in states)
     print(f"training ran at {running} of {len(states)} looks; now {states[-1]['training']}")
+    raise SystemExit(0 if checks is None else int(checks.returncode != 0))
 
 
 def memory(process: int) -> float:
@@ -107,6 +112,13 @@ class Server:
         return httpx.Client(base_url=f"{self.url}/api/projects/", headers=headers, timeout=60, verify=False)
 
 
+def start_checks() -> subprocess.Popen[bytes]:
+    """The tests of the page, in a process of their own."""
+    tests = Path(__file__).resolve().parent.parent / "tests" / "app"
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+    return subprocess.Popen(words, cwd=tests.parent.parent, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
 def prepare(server: Server, y: np.ndarray, count: int) -> float:
     """Answer some cards, wait for a model that has learned from them; the seconds that it took."""
     started = time.monotonic()
@@ -124,18 +136,19 @@ def prepare(server: Server, y: np.ndarray, count: int) -> float:
 
 
 def answer_at_once(
-    server: Server, y: np.ndarray, options: argparse.Namespace
+    server: Server, y: np.ndarray, options: argparse.Namespace, checks: subprocess.Popen[bytes] | None
 ) -> tuple[list[float], list[str], list[dict]]:
+    """Waits in seconds, kinds of card and looks at the state; until the time is over and the checks are."""
     waits: list[float] = []
     kinds: list[str] = []
-    end = time.monotonic() + options.seconds
+    is_over, end = threading.Event(), time.monotonic() + options.seconds
 
     def person(number: int) -> None:
         random = np.random.default_rng(number)
         with server.client(f"person {number}") as client:
             time.sleep(random.uniform(0, options.think))
             card = client.get(f"{server.project}/question").json()
-            while time.monotonic() < end and card["kind"] != "done":
+            while not is_over.is_set() and card["kind"] != "done":
                 time.sleep(random.exponential(options.think) if options.think else 0.0)
                 body = {"ticket": card["ticket"], "reply": right_reply(card, y), "seconds": options.think}
                 started = time.monotonic()
@@ -153,9 +166,10 @@ def answer_at_once(
         thread.start()
     states = []
     with server.client("watcher") as client:
-        while time.monotonic() < end:
+        while time.monotonic() < end or (checks is not None and checks.poll() is None):
             states.append(client.get(server.project).json()["state"])
             time.sleep(2)
+    is_over.set()
     for thread in threads:
         thread.join()
     return waits, kinds, states

@@ -10,12 +10,13 @@ import numpy as np
 from spherepair.asking.checks import DOUBTFUL_EVERY, YOUNG_ANSWERS, next_check, second_look, single_row
 from spherepair.asking.groups import Settled
 from spherepair.asking.questions import Answer, ChoiceQuestion, GroupQuestion, PairQuestion
-from spherepair.asking.situation import Situation, Snapshot
+from spherepair.asking.situation import Situation, Snapshot, view_of
 from spherepair.asking.strategies import Cards
 from spherepair.asking.training import TrainingTask
 
 #: Rows 0 to 9 and 10 to 19 are two groups; 20 to 29 look like the first.
 VECTORS = np.repeat(np.array([[1.0, 0.0], [0.0, 1.0], [0.98, 0.199]], dtype=np.float32), 10, axis=0)
+MANY = Snapshot(np.arange(30), VECTORS)
 #: Two groups, and an answer that a check shows to be wrong.
 BEGINNING: tuple[tuple[Any, Any], ...] = (
     (GroupQuestion((0, 1, 2, 3)), ()),
@@ -28,9 +29,8 @@ BEGINNING: tuple[tuple[Any, Any], ...] = (
 def situation(*more: tuple[Any, Any]) -> Situation:
     answers = [Answer(n, question, reply) for n, (question, reply) in enumerate((*BEGINNING, *more))]
     settled = Settled((), answers)
-    snapshot = Snapshot(np.arange(30), VECTORS)
     return Situation(
-        snapshot,
+        MANY,
         settled.groups,
         answers,
         frozenset(),
@@ -105,3 +105,24 @@ def test_a_click_that_may_be_wrong_is_looked_at_beside_the_same_group() -> None:
     assert question.item == 9
     assert question.is_check
     assert 0 in {clicked.groups.root(row) for row in question.exemplars}
+
+
+def test_one_group_card_follows_another_unless_answers_are_in_doubt() -> None:
+    card = (GroupQuestion((0, 4, 6, 7)), ())
+    clicked = (GroupQuestion((10, 12, 13, 20)), (20,))
+    placing = (ChoiceQuestion(20, (0, 10)), 0)
+    groups_then_one = [card, clicked, placing]
+    for answers, is_doubtful, expected in (
+        ([card], False, GroupQuestion),
+        (groups_then_one, False, ChoiceQuestion),  # what was clicked away belongs to its card
+        ([card, (ChoiceQuestion(21, (0, 10)), 0)], False, GroupQuestion),
+        ([card], True, ChoiceQuestion),
+    ):
+        now = situation(*answers)
+        if not is_doubtful:
+            sure = [(ChoiceQuestion(1, (0,)), 0), (ChoiceQuestion(10, (0,)), "none"), *answers]
+            told = [Answer(n, question, reply) for n, (question, reply) in enumerate(sure)]
+            now = replace(now, answers=told, settled=Settled((), told), groups=Settled((), told).groups)
+        now = replace(now, snapshot=replace(view_of(MANY, now.groups), queue=(25,)))
+        assert now.is_doubtful is is_doubtful
+        assert type(Cards(checks=False).propose(now)) is expected, answers
