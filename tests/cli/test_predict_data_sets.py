@@ -234,9 +234,10 @@ def test_a_size_chosen_by_pairs_is_printed(call, example, rows, tmp_path):
     assert "--sample-rows" in call("fit", rows, *asked[:-1], "some", *short).err
 
 
-def test_pictures_of_a_data_set_are_refused(call, rows, tmp_path):
-    refused = sampled(call, rows, tmp_path, "--images", "f1")
-    assert (refused.code, "pictures" in refused.json["error"]["message"]) == (2, True)
+def test_pictures_of_a_data_set_that_are_not_there_are_named(call, rows, tmp_path):
+    refused = sampled(call, rows, tmp_path, "--images", "name")
+    assert refused.code == 2
+    assert "none of the pictures in column 'name' is there" in refused.json["error"]["message"]
 
 
 def test_contradictions_between_rows_of_a_sample_are_named_by_id(call, rows, tmp_path):

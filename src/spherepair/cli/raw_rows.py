@@ -18,7 +18,7 @@ from spherepair.cli.terminal import Terminal, column_options
 from spherepair.encoders import TableEncoder, pack_encoder
 from spherepair.encoders.table import parse_kinds
 from spherepair.encoders.table_columns import is_mixed
-from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, listed, quoted
+from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, listed
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, text_array
 from spherepair.files.data_sets import Needs, open_data_file
@@ -27,6 +27,7 @@ from spherepair.files.data_tables import (
     Table,
     column_names,
     has_named_columns,
+    locate_pictures,
     picture_files,
     read_table,
     split_names,
@@ -128,7 +129,8 @@ def read_raw(data: Path, choice: ColumnChoice, *, id_column: str | None) -> tupl
         kept = list(choice.kinds) if choice.only_named else None
         dropped = choice.drop if kept is None else ()
         table = read_table(data, id_column=id_column, drop=dropped, features=kept, mixed=True, text=texts)
-        table = find_pictures(table, data, [name for name, kind in choice.kinds.items() if kind == "image"])
+        pictures = [name for name, kind in choice.kinds.items() if kind == "image"]
+        table = replace(table, X=locate_pictures(table.X, pictures, data.parent, data))
     if not choice.kinds and not (hasattr(table.X, "schema") and is_mixed(table.X)):
         return table, None
     return table, TableEncoder(choice.kinds or None, keep_empty=choice.keep_empty)
@@ -145,7 +147,8 @@ def read_rows_for(model: Any, path: Path, *, id_column: str | None, drop: Sequen
         texts = [name for kind in TEXT_KINDS for name in encoder.used_columns(kind)]
         features = encoder.used_columns()
         table = read_table(path, id_column=id_column, drop=drop, features=features, mixed=True, text=texts)
-        return find_pictures(table, path, encoder.used_columns("image"))
+        pictures = encoder.used_columns("image")
+        return replace(table, X=locate_pictures(table.X, pictures, path.parent, path))
     names = getattr(model, "feature_names_in_", None)
     return read_table(
         path,
@@ -185,23 +188,6 @@ def located(table: Table, work: Callable[[], _T]) -> _T:
         if error.row is None or table.file is None:
             raise
         raise InvalidDataError(f"{error} Row {error.row} is {table.locate(error.row)}.") from error
-
-
-def find_pictures(table: Table, data: Path, names: Sequence[str]) -> Table:
-    """The table with full paths in its columns of pictures; names are taken from the folder of the data."""
-    import pyarrow as pa
-
-    X = table.X
-    for name in names:
-        files = [None if value in (None, "") else str(data.parent / value) for value in X[name].to_pylist()]
-        if not any(file is not None and Path(file).is_file() for file in files[:1000]):
-            raise InvalidDataError(
-                f"{data}: none of the pictures in column {quoted(name)} is there, such as {files[0]}; "
-                "names are "
-                "taken from the folder of the data."
-            )
-        X = X.set_column(X.column_names.index(name), name, pa.array(files, pa.string()))
-    return replace(table, X=X)
 
 
 def is_large(data: str) -> bool:
@@ -254,16 +240,12 @@ class SampleInputs:
     def needs(self) -> Needs:
         """What is read of every file."""
         kinds = self.choice.kinds
-        if "image" in kinds.values():
-            raise InvalidParameterError(
-                "pictures of a data set of many rows or files cannot be read; encode them first, or give one "
-                "file without --sample-rows."
-            )
         needs = Needs(
             features=tuple(kinds) if self.choice.only_named else None,
             id_column=self.id_column,
             drop=tuple(split_names(self.choice.drop, ())),
             text=tuple(name for name, kind in kinds.items() if kind in TEXT_KINDS),
+            pictures=tuple(name for name, kind in kinds.items() if kind == "image"),
         )
         return replace(needs, mixed=bool(kinds) or open_data_file(find_files(self.data)[0]).has_words(needs))
 

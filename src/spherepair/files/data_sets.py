@@ -16,10 +16,12 @@ from typing import Any
 from spherepair.errors import InvalidDataError, listed
 from spherepair.files.arrow_rows import is_vector, stored_columns
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
+from spherepair.files.csv_files import is_text
 from spherepair.files.data_tables import (
     Table,
     feature_columns,
     known_ids,
+    locate_pictures,
     not_numeric,
     open_table,
     read_table,
@@ -57,6 +59,8 @@ class Needs:
         Whether columns may hold anything, not only numbers.
     text : tuple of str
         Columns of a csv file that are text, whatever they look like.
+    pictures : tuple of str
+        Columns of pictures: their contents, or names of files from the folder of the file.
     """
 
     features: tuple[str, ...] | None = None
@@ -65,6 +69,7 @@ class Needs:
     drop: tuple[str, ...] = ()
     mixed: bool = False
     text: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ()
 
     @property
     def batch_rows(self) -> int:
@@ -126,6 +131,16 @@ class DataFile(ABC):
     @abstractmethod
     def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
         """The rows in order: all, or those of the groups from the first up to the second."""
+
+    def _with_pictures(self, table: Any, needs: Needs) -> Any:
+        if not self.file.is_local:
+            named = [name for name in needs.pictures if is_text(table[name].type)]
+            if named:
+                raise self._fail(
+                    f"is not on this machine, so the pictures that column {named[0]!r} names are not read; "
+                    "put their contents into the column"
+                )
+        return locate_pictures(table, needs.pictures, Path(self.file.path).parent, self.file.path)
 
 
 def open_data_file(file: SourceFile) -> DataFile:
@@ -199,7 +214,7 @@ class _ParquetRows(DataFile):
                 ids = None
                 if needs.id_column is not None:
                     ids = known_ids(table[needs.id_column], needs.id_column, self._fail_with)
-                yield RowBatch(table.select(wanted), ids, first)
+                yield RowBatch(self._with_pictures(table.select(wanted), needs), ids, first)
                 first += len(table)
         if first != sum(sizes[:stop]):
             raise self._fail("has fewer or more rows than it says; write or copy the file again")
@@ -284,7 +299,8 @@ class _CsvRows(DataFile):
         for table in self._columns.batches([*wanted, *ids], text=[*ids, *needs.text]):
             for start in range(0, len(table), needs.batch_rows):
                 part = table.slice(start, needs.batch_rows)
-                yield RowBatch(part.select(wanted), part[ids[0]] if ids else None, first)
+                rows = self._with_pictures(part.select(wanted), needs)
+                yield RowBatch(rows, part[ids[0]] if ids else None, first)
                 first += len(part)
 
     def _wanted(self, needs: Needs) -> list[str]:

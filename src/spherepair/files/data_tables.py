@@ -21,6 +21,7 @@ from spherepair.files.columns import (
     open_columns,
     suffix_of,
 )
+from spherepair.files.csv_files import is_text
 from spherepair.files.untrusted import Fail
 
 COLUMN_SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES, *SHEET_SUFFIXES)
@@ -156,6 +157,31 @@ def picture_files(folder: Path) -> list[Path]:
         endings = ", ".join(PICTURE_SUFFIXES)
         raise InvalidDataError(f"{folder} is a folder without pictures; their names must end in {endings}.")
     return found
+
+
+def locate_pictures(table: Any, names: Sequence[str], folder: Path, data: object) -> Any:
+    """An Arrow table with full paths in its columns of pictures; those that hold the contents stay.
+
+    Parameters
+    ----------
+    table : Arrow table
+    names : sequence of str
+        Columns of pictures; their files are named from `folder`.
+    folder : Path
+    data : object
+        What the table was read from, for messages.
+    """
+    import pyarrow as pa
+
+    for name in (name for name in names if is_text(table[name].type)):
+        files = [None if file in (None, "") else str(folder / file) for file in table[name].to_pylist()]
+        if files and not any(file is not None and Path(file).is_file() for file in files[:1000]):
+            raise InvalidDataError(
+                f"{data}: none of the pictures in column {quoted(name)} is there, such as {files[0]}; "
+                "names are taken from the folder of the data."
+            )
+        table = table.set_column(table.column_names.index(name), name, pa.array(files, pa.string()))
+    return table
 
 
 def _read_folder(folder: Path) -> Table:

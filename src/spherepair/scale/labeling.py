@@ -26,7 +26,7 @@ from spherepair.persistence import MODEL_FILE, WEIGHTS_FILE
 from spherepair.scale.parts import COUNTS_KEY, INPUT_KEY, MODEL_KEY, Outcome, Part
 
 #: Kinds of columns that are read as text, whatever the values look like.
-TEXT_KINDS = ("category", "boolean", "date", "text", "words")
+TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")
 PREDICT, TRANSFORM = "predict", "transform"
 
 
@@ -106,13 +106,19 @@ def model_needs(model: Any, id_column: str | None = None) -> Needs:
         features = None if names is None else tuple(map(str, names))
         return Needs(features, model.n_features_in_, id_column)
     encoder = model.encoder_
-    if not hasattr(encoder, "used_columns") or encoder.used_columns("image"):
+    if not hasattr(encoder, "used_columns"):
         raise InvalidDataError(
-            "this model takes pictures, or texts without named columns; only models of numbers and of tables "
+            "this model takes texts or pictures without named columns; only models of numbers and of tables "
             "label data sets of many files. Label one file at a time with its predict."
         )
-    text = tuple(name for kind in TEXT_KINDS for name in encoder.used_columns(kind))
-    return Needs(tuple(encoder.used_columns()), model.n_features_in_, id_column, mixed=True, text=text)
+    return Needs(
+        tuple(encoder.used_columns()),
+        model.n_features_in_,
+        id_column,
+        mixed=True,
+        text=tuple(name for kind in TEXT_KINDS for name in encoder.used_columns(kind)),
+        pictures=tuple(encoder.used_columns("image")),
+    )
 
 
 def training_needs(estimator: Any) -> Needs:
@@ -121,13 +127,15 @@ def training_needs(estimator: Any) -> Needs:
         return Needs()
     if not hasattr(estimator.encoder, "used_columns"):
         raise InvalidParameterError(
-            "a fit on a data set takes a TableEncoder, which names the columns of texts; "
+            "a fit on a data set takes a TableEncoder, which names the columns of texts and pictures; "
             f"got {type(estimator.encoder).__name__} instead."
         )
     kinds = parse_kinds(estimator.encoder.as_)
-    if "image" in kinds.values():
-        raise InvalidParameterError("pictures of a data set cannot be read; encode them first.")
-    return Needs(mixed=True, text=tuple(name for name, kind in kinds.items() if kind in TEXT_KINDS))
+    return Needs(
+        mixed=True,
+        text=tuple(name for name, kind in kinds.items() if kind in TEXT_KINDS),
+        pictures=tuple(name for name, kind in kinds.items() if kind == "image"),
+    )
 
 
 def checked_rate(model: Any, false_alarms: float | None) -> float | None:
