@@ -26,6 +26,14 @@ BEGINNING: tuple[tuple[Any, Any], ...] = (
 )
 
 
+#: The same groups, two rows in each, without a wrong answer.
+BOTH_GROUPS = [
+    (PairQuestion(0, 1), "same"),
+    (PairQuestion(10, 11), "same"),
+    (PairQuestion(0, 10), "different"),
+]
+
+
 def situation(*more: tuple[Any, Any]) -> Situation:
     answers = [Answer(n, question, reply) for n, (question, reply) in enumerate((*BEGINNING, *more))]
     settled = Settled((), answers)
@@ -107,7 +115,7 @@ def test_a_click_that_may_be_wrong_is_looked_at_beside_the_same_group() -> None:
     assert 0 in {clicked.groups.root(row) for row in question.exemplars}
 
 
-def test_one_group_card_follows_another_unless_answers_are_in_doubt() -> None:
+def test_one_group_card_follows_another_unless_groups_are_missing_or_answers_in_doubt() -> None:
     card = (GroupQuestion((0, 4, 6, 7)), ())
     clicked = (GroupQuestion((10, 12, 13, 20)), (20,))
     placing = (ChoiceQuestion(20, (0, 10)), 0)
@@ -116,11 +124,12 @@ def test_one_group_card_follows_another_unless_answers_are_in_doubt() -> None:
         ([card], False, GroupQuestion),
         (groups_then_one, False, ChoiceQuestion),  # what was clicked away belongs to its card
         ([card, (ChoiceQuestion(21, (0, 10)), 0)], False, GroupQuestion),
+        ([(ChoiceQuestion(20, (0, 10)), "none"), card], False, ChoiceQuestion),  # a group of one row
         ([card], True, ChoiceQuestion),
     ):
         now = situation(*answers)
         if not is_doubtful:
-            sure = [(ChoiceQuestion(1, (0,)), 0), (ChoiceQuestion(10, (0,)), "none"), *answers]
+            sure = [*BOTH_GROUPS, *answers]
             told = [Answer(n, question, reply) for n, (question, reply) in enumerate(sure)]
             now = replace(now, answers=told, settled=Settled((), told), groups=Settled((), told).groups)
         now = replace(now, snapshot=replace(view_of(MANY, now.groups), queue=(25,)))

@@ -310,7 +310,7 @@ def describe(
     accuracy = expected_accuracy(answers, groups, snapshot)
     gain = expected_gain(history, len(answers), minutes)
     quiet = _answers_since_new_group(answers, groups)
-    chance = _chance_of_new_group(numbers)
+    chance = chance_of_new_group(numbers)
     may_have_more = quiet < QUIET_ITEMS_PER_GROUP * max(2, len(groups))
     return InterviewState(
         answers=len(answers),
@@ -385,8 +385,8 @@ def _answers_since_new_group(answers: Sequence[Answer], groups: Groups) -> int:
     return len(answers)
 
 
-def _chance_of_new_group(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
-    """Share of the placed rows that are alone in their group."""
+def chance_of_new_group(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+    """Share of the placed rows that are alone in their group: Good and Turing's estimate."""
     sizes = Counter(numbers.tolist())
     return sum(size == 1 for size in sizes.values()) / max(1, len(numbers))
 

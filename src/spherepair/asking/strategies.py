@@ -24,12 +24,12 @@ from spherepair.asking.questions import (
     PairQuestion,
     Question,
 )
-from spherepair.asking.situation import Floats, Rows, Situation, Snapshot
+from spherepair.asking.situation import Floats, Rows, Situation, Snapshot, chance_of_new_group
 from spherepair.clustering.assigners import kmeans
 
 #: Of the items that do not belong on a group card, at most so many are placed right after it.
 ODD_ITEMS_PLACED = 2
-#: So many group cards come one after the other, if no answers are in doubt.
+#: So many group cards come one after the other once all groups seem to be met, if no answers are in doubt.
 GROUP_CARDS = 2
 #: Items of a group card that are drawn at random, to estimate how often the model is right.
 RANDOM_ITEMS = 2
@@ -62,9 +62,10 @@ class Cards:
     """Ours: cover the rows first, then ask what would change most.
 
     Choice cards place items that are typical of regions without an answer; unsure regions count for more.
-    As soon as a model knows the groups, two group cards (one where answers are in doubt) come before the next
-    of them: eight items that the model puts into one group, spread over what it is least sure of. What does
-    not belong is placed next, which is how groups that nobody has met yet are found.
+    As soon as a model knows the groups, group cards come between them: eight items that the model puts into
+    one group, spread over what it is least sure of. What does not belong is placed next, which is how groups
+    that nobody has met yet are found. One comes at a time while some group has a single row, for then others
+    may have none yet, and while answers are in doubt; otherwise two.
 
     Parameters
     ----------
@@ -88,7 +89,8 @@ class Cards:
             return second_look(now, single)
         if self.checks and (check := next_check(now)) is not None:
             return check
-        most = 1 if now.is_doubtful else GROUP_CARDS
+        is_exploring = now.is_doubtful or chance_of_new_group(now.groups.placed()[1]) > 0
+        most = 1 if is_exploring else GROUP_CARDS
         if now.snapshot.is_fitted and _group_cards_at_end(now.answers) < most:
             card = self._group_card(now)
             if card is not None:
