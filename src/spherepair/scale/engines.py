@@ -115,9 +115,10 @@ def _as_tasks(ray: Any, task: Task, parts: Sequence[Any]) -> Iterator[Any]:
     )(_do)
     kinds = ("RaySystemError", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
     lost = tuple(getattr(ray.exceptions, kind) for kind in kinds)
-    shared = () if task.share is None else (ray.put(task.share()),)
-    do = ray.put(task.do)
-    running = {remote.remote(do, part, *shared): part for part in parts}
+    # Within a list, and so fetched by the task: what is an argument itself stays in the cluster's memory after
+    # its driver was killed, and new tasks wait for that memory without end.
+    common = [ray.put(what) for what in (task.do, *(() if task.share is None else (task.share(),)))]
+    running = {remote.remote(part, common): part for part in parts}
     try:
         while running:
             done, _ = ray.wait(list(running), num_returns=1)
@@ -131,7 +132,10 @@ def _as_tasks(ray: Any, task: Task, parts: Sequence[Any]) -> Iterator[Any]:
             ray.cancel(unasked)
 
 
-def _do(do: Callable[..., Any], part: Any, *shared: Any) -> Any:
+def _do(part: Any, common: list[Any]) -> Any:
+    import ray
+
+    do, *shared = ray.get(common)
     return do(part, *shared)
 
 
