@@ -115,8 +115,8 @@ def _as_tasks(ray: Any, task: Task, parts: Sequence[Any]) -> Iterator[Any]:
     )(_do)
     kinds = ("RaySystemError", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
     lost = tuple(getattr(ray.exceptions, kind) for kind in kinds)
-    # Within a list, and so fetched by the task: what is an argument itself stays in the cluster's memory after
-    # its driver was killed, and new tasks wait for that memory without end.
+    # Within a list, and so fetched by the task: an argument itself stays in the cluster's memory after its
+    # driver was killed, and new tasks wait for that memory without end.
     common = [ray.put(what) for what in (task.do, *(() if task.share is None else (task.share(),)))]
     running = {remote.remote(part, common): part for part in parts}
     try:
