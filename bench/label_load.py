@@ -53,7 +53,11 @@ def main() -> None:
             if options.first:
                 print(f"first model with groups after {prepare(server, y, options.first):.0f} s more")
             checks = start_checks() if options.checks else None
-            waits, kinds, states = answer_at_once(server, y, options, checks)
+            try:
+                waits, kinds, states = answer_at_once(server, y, options, checks)
+            finally:
+                if checks is not None and checks.poll() is None:
+                    checks.kill()
             at_end = memory(server.process.pid)
     print(
         f"{at_open:.0f} MiB when open, {at_end:.0f} MiB at the end; the rows are {y.size * 128 / 2**20:.0f}"

@@ -63,13 +63,13 @@ def wait_for_map(server: Server) -> None:
     """Until the model that places the rows is there and nothing is trained any more."""
     started = time.monotonic()
     with server.client("first") as client:
-        client.post(f"{server.project}/train")
+        client.post(f"{server.project}/train").raise_for_status()
         while True:
             state = client.get(server.project).json()["state"]
             if state["training"]["version"] > 0 and state["training"]["status"] == "idle":
                 break
-            if time.monotonic() - started > LONGEST_WAIT:
-                raise SystemExit(f"no map after {LONGEST_WAIT} s: {state['training']}")
+            if time.monotonic() - started > LONGEST_WAIT or state["training"]["status"] == "failed":
+                raise SystemExit(f"no map: {state['training']}")
             time.sleep(1)
     print(f"map after {time.monotonic() - started:.0f} s", flush=True)
 

@@ -19,6 +19,7 @@ from spherepair.files import (
     atomic_write,
     atomic_write_bytes,
     atomic_write_text,
+    left_behind,
     try_to_create,
 )
 
@@ -231,6 +232,18 @@ def test_trials_leave_nothing_even_if_they_are_killed(
         with pytest.raises(KeyboardInterrupt):
             try_to_create(tmp_path / "model", folder=folder)
     assert not (tmp_path / "model").exists()
+
+
+def test_a_trial_keeps_the_only_copy_of_a_folder_that_was_being_replaced(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    mine = _temporary_name(tmp_path / "model", ".old").name
+    old = tmp_path / mine.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    old.mkdir()
+    try_to_create(tmp_path / "model", folder=True)
+    assert left_behind(tmp_path / "model") == old
+    fill_folder(tmp_path / "model", "new")
+    assert names(tmp_path) == ["model"]
 
 
 def test_trials_name_the_file_that_was_meant(tmp_path: Path) -> None:

@@ -123,6 +123,54 @@ def test_pictures_that_are_not_there_are_named_with_their_part(pictures: Any, tm
     assert not (tmp_path / "out" / "a.parquet").exists()
 
 
+def test_names_of_pictures_are_found_whatever_type_they_have(pictures: Any, tmp_path: Path) -> None:
+    rows, _, y = pictures
+    fit_on_pictures(rows, y, tmp_path / "model")
+    table = pq.read_table(rows / "a.parquet")
+    coded = table.set_column(1, "photo", table["photo"].combine_chunks().dictionary_encode())
+    pq.write_table(coded, rows / "c.parquet")
+    for name in ("a", "c"):
+        given = {"model": tmp_path / "model", "out": tmp_path / name, "workers": 1}
+        scale.predict(rows / f"{name}.parquet", **given)
+    same = [pq.read_table(tmp_path / name)["label"].to_pylist() for name in ("a", "c")]
+    assert same[0] == same[1]
+    assert set(same[0]) == {0, 1}
+    pq.write_table(table.set_column(1, "photo", pa.array(range(40))), rows / "d.parquet")
+    with pytest.raises(SpherePairError, match=r"part d.parquet .*none of the pictures"):
+        scale.predict(rows / "d.parquet", model=tmp_path / "model", out=tmp_path / "d", workers=1)
+
+
+def test_a_few_pictures_may_lack_where_empty_ones_are_kept(pictures: Any, tmp_path: Path) -> None:
+    rows, _, y = pictures
+    pairs = Constraints.from_labels(y, n_pairs=100, random_state=0)
+    encoder = TableEncoder({"photo": "image"}, keep_empty=True)
+    short = {"hidden_dims": (8,), "pretraining": None, "max_epochs": 2, "batch_size": 32, "random_state": 0}
+    fresh = SpherePair(2, encoder=encoder, **short)
+    scale.fit(rows, pairs, model=tmp_path / "model", estimator=fresh, drop=["id"])
+    for path in sorted(rows.glob("[ab].*")):
+        path.unlink()
+    pq.write_table(pa.table({"photo": [None, "photos/gone.png"]}), rows / "a.parquet")
+    assert scale.predict(rows, model=tmp_path / "model", out=tmp_path / "out", workers=1).n_rows == 2
+
+
+def test_batches_hold_the_contents_of_pictures(pictures: Any, tmp_path: Path) -> None:
+    rows, contents, y = pictures
+    fit_on_pictures(rows, y, tmp_path / "model")
+    label = scale.predict_fn(tmp_path / "model")
+    assert label(pa.table({"photo": pa.array(contents, pa.binary())})).num_rows == 60
+    with pytest.raises(InvalidDataError, match="give the contents of the pictures"):
+        label(pa.table({"photo": [str(rows / "photos" / "0.png")]}))
+
+
+def test_a_column_of_pictures_that_is_not_read_is_one_sentence(pictures: Any, tmp_path: Path) -> None:
+    rows, _, y = pictures
+    pairs = Constraints.from_labels(y, n_pairs=100, random_state=0)
+    for source in (rows, rows / "b.csv"):
+        fresh = SpherePair(2, encoder=TableEncoder({"foto": "image"}))
+        with pytest.raises(InvalidDataError, match="has no column 'foto' of pictures"):
+            scale.fit(source, pairs, model=tmp_path / "model", estimator=fresh)
+
+
 def test_no_file_is_opened_because_of_a_name_from_elsewhere(
     pictures: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,7 @@ class Cards:
             return check
         is_exploring = now.is_doubtful or chance_of_new_group(now.groups.placed()[1]) > 0
         most = 1 if is_exploring else GROUP_CARDS
-        if now.snapshot.is_fitted and _group_cards_at_end(now.answers) < most:
+        if now.snapshot.is_fitted and not _ends_with_groups(now.answers, most):
             card = self._group_card(now)
             if card is not None:
                 return card
@@ -213,8 +213,8 @@ def _first_choice(now: Situation, item: int) -> Question | None:
     return None if pair is None else ChoiceQuestion(pair.left, (pair.right,))
 
 
-def _group_cards_at_end(answers: Sequence[Answer]) -> int:
-    """How many group cards came last, one after the other but for the placing of what did not belong."""
+def _ends_with_groups(answers: Sequence[Answer], most: int) -> bool:
+    """Whether so many group cards came last, but for the placing of what did not belong."""
     followed: set[int] = set()
     count = 0
     for answer in reversed(answers):
@@ -222,11 +222,13 @@ def _group_cards_at_end(answers: Sequence[Answer]) -> int:
         if isinstance(question, GroupQuestion):
             odd = answer.reply if isinstance(answer.reply, tuple) else ()
             if not followed <= set(odd):
-                break
+                return False
             followed, count = set(), count + 1
+            if count == most:
+                return True
         elif isinstance(question, ChoiceQuestion) and not question.is_check:
             followed.add(question.item)
-    return count
+    return False
 
 
 def _unsure_share(n_placed: int, n_groups: int) -> float:

@@ -34,7 +34,7 @@ from spherepair.validation import check_table
 
 #: Pairs of one refit at most; drawn at random from those that follow from the answers.
 MOST_PAIRS = 20_000
-#: Epochs of pretraining on a GPU: it is done once, during the first answers, so it may take seconds longer.
+#: Epochs of pretraining on a GPU: refits do without it, so it may take seconds longer.
 PRETRAINING_EPOCHS = 150
 #: Dimensions of the embedding, until there are more groups than that.
 FIRST_DIM = 20

@@ -110,14 +110,22 @@ def _host() -> str:
     return f"{zlib.crc32(socket.gethostname().encode()):08x}"
 
 
-def _sweep(target: Path) -> None:
-    """Remove what killed writers of the same target have left behind."""
+def _sweep(target: Path, *, is_written: bool = True) -> None:
+    """Remove what killed writers of the same target have left behind.
+
+    An older folder that was just being replaced stays until the new one is written: it may be all there is.
+    """
     start, host = f"{_hidden(target)}.", _host()
     names = [name for name in os.listdir(target.parent) if name.startswith(start)]
     for found in (target.with_name(name) for name in names):
         written_by = re.match(r"([0-9a-f]{8})-([0-9]+)-[0-9a-f]{8}\.", found.name[len(start) :])
-        if written_by is not None and written_by[1] == host and not _is_running(int(written_by[2])):
-            shutil.rmtree(found, ignore_errors=True) if found.is_dir() else found.unlink(missing_ok=True)
+        if written_by is None or written_by[1] != host or _is_running(int(written_by[2])):
+            continue
+        if found.is_dir() and (is_written or found.suffix != ".old"):
+            shutil.rmtree(found, ignore_errors=True)
+        elif not found.is_dir():
+            with suppress(OSError):  # of another user
+                found.unlink()
 
 
 def _is_running(process: int) -> bool:
@@ -158,7 +166,7 @@ def try_to_create(path: str | os.PathLike[str], *, folder: bool = False) -> None
         else:
             os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             trial.unlink()
-        _sweep(target)
+        _sweep(target, is_written=False)
     except OSError as error:
         raise _about_target(error, trial, target) from None
     finally:

@@ -16,10 +16,10 @@ from typing import Any
 from spherepair.errors import InvalidDataError, listed
 from spherepair.files.arrow_rows import is_vector, stored_columns
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
-from spherepair.files.csv_files import is_text
 from spherepair.files.data_tables import (
     Table,
     feature_columns,
+    holds_bytes,
     known_ids,
     locate_pictures,
     not_numeric,
@@ -134,7 +134,7 @@ class DataFile(ABC):
 
     def _with_pictures(self, table: Any, needs: Needs) -> Any:
         if not self.file.is_local:
-            named = [name for name in needs.pictures if is_text(table[name].type)]
+            named = [name for name in needs.pictures if not holds_bytes(table[name].type)]
             if named:
                 raise self._fail(
                     f"is not on this machine, so the pictures that column {named[0]!r} names are not read; "
@@ -333,6 +333,9 @@ class _ArrayRows(DataFile):
 
 def _check_features(fields: Sequence[Any], needs: Needs, fail: Callable[[str], InvalidDataError]) -> None:
     """Refuse columns that are no numbers where only these are features, and another number of features."""
+    names = [field.name for field in fields]
+    if missing := [name for name in needs.pictures if name not in names]:
+        raise fail(f"has no column {missing[0]!r} of pictures among its features: {listed(names)}")
     if needs.mixed:
         return
     if words := _words(fields):

@@ -5,6 +5,7 @@ Messages speak of the command line's options --id and --drop, which choose the c
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,13 +22,14 @@ from spherepair.files.columns import (
     open_columns,
     suffix_of,
 )
-from spherepair.files.csv_files import is_text
 from spherepair.files.untrusted import Fail
 
 COLUMN_SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES, *SHEET_SUFFIXES)
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 #: Name of the only column of a folder of pictures.
 FILE_COLUMN = "file"
+#: Of so many names of pictures some must be there.
+MANY_PICTURES = 10
 #: Up to this share of words, a column is taken for numbers with typing errors.
 RARE_SHARE = 0.1
 
@@ -162,6 +164,8 @@ def picture_files(folder: Path) -> list[Path]:
 def locate_pictures(table: Any, names: Sequence[str], folder: Path, data: object) -> Any:
     """An Arrow table with full paths in its columns of pictures; those that hold the contents stay.
 
+    Where none of many names is there, the folder is wrong; a few are left to the encoder, which names them.
+
     Parameters
     ----------
     table : Arrow table
@@ -173,15 +177,29 @@ def locate_pictures(table: Any, names: Sequence[str], folder: Path, data: object
     """
     import pyarrow as pa
 
-    for name in (name for name in names if is_text(table[name].type)):
-        files = [None if file in (None, "") else str(folder / file) for file in table[name].to_pylist()]
-        if files and not any(file is not None and Path(file).is_file() for file in files[:1000]):
+    for name in (name for name in names if not holds_bytes(table[name].type)):
+        try:
+            told = table[name].cast(pa.string()).to_pylist()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            problem = f"of type {table[name].type} holds neither names nor contents of pictures"
+            raise InvalidDataError(f"{data}: column {quoted(name)} {problem}.") from error
+        files = [str(folder / file) if file else None for file in told]
+        some = [file for file in files if file is not None][:1000]
+        if len(some) >= MANY_PICTURES and not any(map(os.path.isfile, some)):
             raise InvalidDataError(
-                f"{data}: none of the pictures in column {quoted(name)} is there, such as {files[0]}; "
+                f"{data}: none of the pictures in column {quoted(name)} is there, such as {quoted(some[0])}; "
                 "names are taken from the folder of the data."
             )
         table = table.set_column(table.column_names.index(name), name, pa.array(files, pa.string()))
     return table
+
+
+def holds_bytes(kind: Any) -> bool:
+    """Whether an Arrow type is one of bytes, such as the contents of pictures."""
+    import pyarrow.types as kinds
+
+    is_kind = (kinds.is_binary, kinds.is_large_binary, kinds.is_fixed_size_binary, kinds.is_binary_view)
+    return any(is_one(kind) for is_one in is_kind)
 
 
 def _read_folder(folder: Path) -> Table:

@@ -107,14 +107,15 @@ def run_ray(task: Task, parts: Sequence[Any], workers: int | None, address: str 
 
 def _as_tasks(ray: Any, task: Task, parts: Sequence[Any]) -> Iterator[Any]:
     on_gpu = task.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
+    kinds = ("RaySystemError", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
+    lost = tuple(getattr(ray.exceptions, kind) for kind in kinds)
     remote = ray.remote(
         num_cpus=1,
         num_gpus=1 if on_gpu else 0,
         max_retries=RETRIES,
+        retry_exceptions=[*lost],  # the model may be lost while a task fetches it
         runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}},
     )(_do)
-    kinds = ("RaySystemError", "WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError")
-    lost = tuple(getattr(ray.exceptions, kind) for kind in kinds)
     # Within a list, and so fetched by the task: an argument itself stays in the cluster's memory after its
     # driver was killed, and new tasks wait for that memory without end.
     common = [ray.put(what) for what in (task.do, *(() if task.share is None else (task.share(),)))]

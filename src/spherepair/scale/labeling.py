@@ -20,6 +20,7 @@ from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.trust import RowAssessment, label_rows
 from spherepair.files.arrow_rows import as_table, stored_columns
 from spherepair.files.data_sets import Needs, RowBatch, open_data_file, read_ahead
+from spherepair.files.data_tables import holds_bytes
 from spherepair.files.label_files import label_columns, open_writer
 from spherepair.files.places import OutputFolder
 from spherepair.persistence import MODEL_FILE, WEIGHTS_FILE
@@ -283,6 +284,11 @@ class LabelBatches:
         wanted = [name for name in wanted if name != needs.id_column]
         if missing := [name for name in (*wanted, needs.id_column) if name and name not in names]:
             raise InvalidDataError(f"the batch has no column {missing[0]!r}.")
+        if named := [name for name in needs.pictures if not holds_bytes(table[name].type)]:
+            raise InvalidDataError(
+                f"a batch has no folder in which to look up the names of column {named[0]!r}; give the "
+                "contents of the pictures."
+            )
         ids = None if needs.id_column is None else table[needs.id_column]
         batch = RowBatch(table.select(wanted), ids, 0)
         schema = self.schema(None if ids is None else ids.type)
