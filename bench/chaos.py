@@ -190,7 +190,16 @@ def main() -> int:
 
 
 #: Counts that must be zero.
-WRONG = ("not whole", "not resumed", "left behind", "not a sentence", "lost", "twice", "renumbered")
+WRONG = (
+    "not whole",
+    "not resumed",
+    "left behind",
+    "not a sentence",
+    "lost",
+    "twice",
+    "renumbered",
+    "nobody answered",
+)
 
 if __name__ == "__main__":
     sys.exit(main())

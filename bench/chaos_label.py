@@ -21,7 +21,7 @@ from label_load import TOKEN, Server, right_reply, write_rows
 from spherepair.cli import main as run_command
 
 #: Rows of the project, people who answer, and the longest pause between two kills.
-N_ROWS, N_PEOPLE, LONGEST_PAUSE = 300, 3, 0.7
+N_ROWS, N_PEOPLE, LONGEST_PAUSE = 20_000, 3, 0.7
 
 
 class ForkedServer(Server):

@@ -37,7 +37,7 @@ def main() -> int:
         data, y = write_rows(Path(folder) / "rows.parquet", options.rows, 8)
         outcome = run_kills(Server(Path(folder), data, options.database), y, options)
     print(outcome)
-    return int(bool(outcome["lost"] or outcome["twice"] or outcome["renumbered"]))
+    return int(any(outcome[what] for what in ("lost", "twice", "renumbered", "nobody answered")))
 
 
 class People:
@@ -90,6 +90,7 @@ def run_kills(server: Server, y: np.ndarray, options: argparse.Namespace) -> dic
     """Kill again and again; what became of the answers."""
     random = np.random.default_rng(options.seed)
     counts = {"server": 0, "worker": 0, "database": 0}
+    n_before = n_quiet = 0
     people = People(server, y, options.people)
     server.__enter__()
     people.start()
@@ -102,6 +103,8 @@ def run_kills(server: Server, y: np.ndarray, options: argparse.Namespace) -> dic
             {"server": kill_server, "worker": kill_worker, "database": kill_database}[victim](server, options)
             if number % 10 == 9:
                 print(f"{number + 1} kills, {len(people.acknowledged)} answers acknowledged", flush=True)
+                n_quiet += len(people.acknowledged) == n_before  # these ten kills have shown nothing
+                n_before = len(people.acknowledged)
         time.sleep(3)
         people.stop()
         log = read_log(server)
@@ -117,6 +120,7 @@ def run_kills(server: Server, y: np.ndarray, options: argparse.Namespace) -> dic
         "lost": len(set(told) - set(numbers)),
         "twice": len(numbers) - len(set(numbers)) + len(told) - len(set(told)),
         "renumbered": people.renumbered,
+        "nobody answered": n_quiet,
     }
 
 
