@@ -190,7 +190,9 @@ def measure_model(shop: Workshop) -> None:
     show("models without rows")
     for folder in map(shop.model_of, shop.networks):
         stored = sum(file.stat().st_size for file in folder.iterdir())
-        weights = load(folder, device="cpu").network_.state_dict().values()
+        model = load(folder, device="cpu")  # without the decoder, which was trained as well
+        whole = model._build_network(model.n_features_in_, model._embedding_dim, seed=0)
+        weights = whole.state_dict().values()
         n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in weights)
         show(f"  {stored:>11,} bytes, {stored / n_bytes:.2f} times the {n_bytes:,} of the network")
 

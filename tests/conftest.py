@@ -13,6 +13,9 @@ import pytest
 # GPU kernels are tested in Triton's interpreter, which has to be asked for before Triton is loaded.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# A process that is forked off waits forever for the threads that OpenMP had started before.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 try:
     from hypothesis import settings
 except ImportError:  # a machine with a GPU that has only what `make test-gpu` needs

@@ -126,7 +126,7 @@ TENSORS: dict[str, Any] = {
     "no mean": lambda tensors: tensors.pop("novelty.mean"),
     "axes that are NaN": _set("novelty.axes", 0, float("nan")),
     "fewer axes": _map("novelty.axes", lambda t: t[:, :-1]),
-    "a whitening that is not square": _map("novelty.whitening", lambda t: t[:-1]),
+    "a whitening of fewer axes": _map("novelty.whitening", lambda t: t[:-1]),
     "no cluster where rows lie": _map("novelty.centers", lambda t: t[:0]),
     "three typical distances": _map("novelty.typical", lambda t: t.repeat(2)[:3]),
     "distances that descend": _map("novelty.steps", lambda t: t.flip(0)),

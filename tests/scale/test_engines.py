@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -175,12 +177,43 @@ def test_runs_of_a_benchmark_are_tasks_of_ray(tmp_path: Path, monkeypatch: pytes
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """A cluster of this machine, and the address of its client server."""
+    pytest.importorskip("ray")
+    ray, port = Path(sys.executable).parent / "ray", free_port()
+    places = (f"--port={free_port()}", f"--ray-client-server-port={port}")
+    command = [ray, "start", "--head", "--block", "--num-cpus=1", *places]
+    address = f"ray://127.0.0.1:{port}"
+    probe = [sys.executable, "-c", f"import ray; ray.init({address!r})"]
+    with subprocess.Popen(command) as head:
+        # The first clients may be turned away.
+        assert any(subprocess.run(probe, check=False).returncode == 0 for _ in range(10))
+        yield address
+        head.terminate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@pytest.mark.ray
+def test_a_cluster_labels_for_a_client_outside(
+    one_file: Path, folder: Path, tmp_path: Path, expected: dict[str, bytes], cluster: str
+) -> None:
+    done = label(one_file, folder, tmp_path / "out", engine="ray", address=cluster)
+    assert done.n_rows == 240
+    assert outputs(tmp_path / "out") == expected
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
         ("127.0.0.1:1", "no Ray answers at 127.0.0.1:1"),
         ("auto", "no Ray of this version answers at auto"),
-        ("ray://host:10001", "give HOST:PORT on a machine of the cluster"),
+        ("ray://127.0.0.1:1", "no Ray answers at ray://127.0.0.1:1"),
+        ("ray://nowhere", "ray://nowhere has no port; write ray://HOST:10001"),
     ],
 )
 def test_an_address_without_ray_is_said_at_once(
@@ -192,6 +225,27 @@ def test_an_address_without_ray_is_said_at_once(
         label(one_file, folder, tmp_path / "out", engine="ray", address=address)
     assert time.monotonic() - started < 20
     assert outputs(tmp_path / "out") == {}
+
+
+def test_a_cluster_that_died_is_said_at_once(
+    one_file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1\n")
+    with pytest.raises(InvalidParameterError, match=r"no Ray answers at 127\.0\.0\.1:1 "):
+        label(one_file, folder, tmp_path / "out", engine="ray", address="auto")
+
+
+def test_a_client_that_is_not_installed_is_said(
+    one_file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(MissingDependencyError, match=r'pip install "ray\[client\]"'):
+        label(one_file, folder, tmp_path / "out", engine="ray", address="ray://127.0.0.1:1")
 
 
 def test_ray_that_is_missing_or_old_is_said(

@@ -14,7 +14,7 @@ axes that it had no part in (five folds). So of new rows like those of the fit o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,9 @@ class Region:
     ----------
     mean : Tensor of shape (d,)
     axes : Tensor of shape (d, q)
-    whitening : Tensor of shape (q, q)
-        Makes clusters round and as wide as one.
+        Orthonormal, in the directions of the covariance within clusters.
+    whitening : Tensor of shape (q,)
+        Makes clusters round and as wide as one; (q, q) in models saved by early versions.
     centers : Tensor of shape (K, q)
         Means of the clusters, whitened.
     typical : Tensor of shape (2,)
@@ -62,7 +63,8 @@ class Region:
             centered = x.float() - self.mean
             y = centered @ self.axes
             outside = (centered.square().sum(dim=1) - y.square().sum(dim=1)).clamp(min=0.0)
-            inside = torch.cdist(y @ self.whitening, self.centers).amin(dim=1).square()
+            round_ = y * self.whitening if self.whitening.dim() == 1 else y @ self.whitening
+            inside = torch.cdist(round_, self.centers).amin(dim=1).square()
         return inside, outside
 
 
@@ -146,13 +148,14 @@ def learn_region(x: Tensor, labels: Tensor, *, generator: torch.Generator) -> Re
     used, place = torch.unique(labels, return_inverse=True)
     counts = torch.bincount(place).clamp(min=1)[:, None]
     means = y.new_zeros(len(used), y.shape[1]).index_add_(0, place, y) / counts
-    whitening = _whitening(y - means[place])
-    region = Region(mean, axes, whitening, means @ whitening, torch.ones(2, device=x.device))
+    directions, whitening = _whitening(y - means[place])
+    axes, centers = axes @ directions, (means @ directions) * whitening
+    region = Region(mean, axes, whitening, centers, torch.ones(2, device=x.device))
     # A table with fewer columns than axes leaves nothing outside but rounding.
     tiny = LEAST_VARIANCE * centered.square().sum(dim=1).mean().clamp(min=torch.finfo(x.dtype).tiny)
     inside, outside = region._parts(x)
     typical = torch.stack([inside.median().clamp(min=LEAST_VARIANCE), torch.maximum(outside.median(), tiny)])
-    return Region(mean, axes, whitening, region.centers, typical)
+    return replace(region, typical=typical)
 
 
 def _principal_axes(centered: Tensor, generator: torch.Generator) -> Tensor:
@@ -169,10 +172,9 @@ def _principal_axes(centered: Tensor, generator: torch.Generator) -> Tensor:
     return axes
 
 
-def _whitening(offsets: Tensor) -> Tensor:
-    """The inverse root of the covariance of offsets (n, q) from the means of their clusters."""
+def _whitening(offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """Directions (q, q) of the covariance of offsets (n, q) from their clusters' means, and factors (q,)."""
     covariance = offsets.T @ offsets / max(1, len(offsets))
     values, vectors = torch.linalg.eigh(covariance)
     least = (LEAST_VARIANCE * values[-1]).clamp(min=torch.finfo(offsets.dtype).tiny)
-    whitening: Tensor = vectors * values.clamp(min=0.0).add(least).rsqrt()
-    return whitening
+    return vectors, values.clamp(min=0.0).add(least).rsqrt()

@@ -30,6 +30,8 @@ from spherepair.persistence import (
     NETWORK_PREFIX,
     decode_details,
     decode_parameter,
+    drop_decoder,
+    has_decoder,
     is_described,
     read_model,
 )
@@ -127,6 +129,8 @@ def _rebuild(
     model._scaling = Scaling(arrays.get("scaling.shift"), arrays.get("scaling.factor"))
     model._table = None
     model.network_ = model._build_network(model.n_features_in_, model._embedding_dim, model._seed)
+    if not manifest.get("has_rows", True) and not has_decoder(weights):
+        drop_decoder(model.network_)
     check_weights(model.network_.state_dict(), weights)
     model.network_.load_state_dict(weights)
     model.network_.to(model._hardware.device).eval()

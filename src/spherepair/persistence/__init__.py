@@ -13,7 +13,7 @@ import json
 import platform
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,17 @@ READ_ATTEMPTS, READ_PAUSE = 25, 0.02
 FORMAT_VERSION, READABLE_FORMATS = 2, (1, 2)
 #: Prefix of the network's weights among the tensors of a model.
 NETWORK_PREFIX = "network."
+#: How the names of weights begin that only training needs.
+DECODER_PREFIXES = ("decoder.", "autoencoder.decoder.")
 _PAIR_ARRAYS = ("left", "right", "is_must_link", "weight", "source_row")
 _PLAIN = (str, int, float, bool, type(None))
 
 
 def save_model(model: Any, folder: str | Path, *, further: Any = ({}, {}), rows: bool = True) -> None:
-    """Write a fitted estimator, and what else belongs to it; see :func:`spherepair.load`."""
+    """Write a fitted estimator, and what else belongs to it; see :func:`spherepair.load`.
+
+    Without rows it can only predict, and so its decoder is left out too.
+    """
     _refuse_other_network(model)
     number, names = model.cluster_number_, getattr(model, "feature_names_in_", None)
     judgment = getattr(model, "judgment_", None) if rows else None
@@ -72,7 +77,8 @@ def save_model(model: Any, folder: str | Path, *, further: Any = ({}, {}), rows:
     }
     arrays = (_row_arrays(model) if rows else {}) | _model_arrays(model) | further[1]
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-    tensors |= {NETWORK_PREFIX + k: v for k, v in model.network_.state_dict().items()}
+    weights = model.network_.state_dict()
+    tensors |= {NETWORK_PREFIX + k: weights[k] for k in weights if rows or not k.startswith(DECODER_PREFIXES)}
     write_model(folder, manifest | further[0], tensors)
 
 
@@ -124,6 +130,8 @@ def decode_details(manifest: dict[str, Any], arrays: dict[str, Any]) -> dict[str
 def _refuse_other_network(model: Any) -> None:
     """Refuse a model whose parameters were set to another network after the fit: it could not be loaded."""
     described = model._build_network(model.n_features_in_, model._embedding_dim, model._seed)
+    if not has_decoder(model.network_.state_dict()):
+        drop_decoder(described)
     shapes = [
         {name: tensor.shape for name, tensor in network.state_dict().items()}
         for network in (described, model.network_)
@@ -133,6 +141,18 @@ def _refuse_other_network(model: Any) -> None:
             "the parameters describe another network than the one that was fitted (hidden_dims, n_clusters "
             "or encoder was set after fit); set them back or fit again before save."
         )
+
+
+def has_decoder(weights: Iterable[str]) -> bool:
+    """Whether there is a decoder among the names of a network's weights."""
+    return any(name.startswith(DECODER_PREFIXES) for name in weights)
+
+
+def drop_decoder(network: nn.Module) -> None:
+    """Take the decoder out of a network that has one."""
+    autoencoder = getattr(network, "autoencoder", network)
+    if hasattr(autoencoder, "decoder"):
+        del autoencoder.decoder
 
 
 def encode_parameter(value: Any, settings: Sequence[type]) -> Any:
@@ -189,7 +209,8 @@ def write_model(folder: str | Path, manifest: dict[str, Any], tensors: dict[str,
             safetensors.torch.save_file(_contiguous(tensors), weights)
             content = {"format_version": FORMAT_VERSION, **manifest, "weights_sha256": _digest(weights)}
             content["sha256"] = _json_digest(content)
-            (fresh / MODEL_FILE).write_text(_to_json(content, indent=2), encoding="utf-8")
+            entries = ",\n".join(f"{_to_json(name)}: {_to_json(entry)}" for name, entry in content.items())
+            (fresh / MODEL_FILE).write_text(f"{{\n{entries}\n}}\n", encoding="utf-8")
             shutil.copymode(fresh / MODEL_FILE, weights)  # safetensors lets only the owner read
     except (safetensors.SafetensorError, OSError) as error:
         raise _not_written(target, error) from error
@@ -348,5 +369,5 @@ def _json_digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _to_json(content: Any, *, indent: int | None = None) -> str:
-    return json.dumps(content, indent=indent, allow_nan=True)
+def _to_json(content: Any) -> str:
+    return json.dumps(content, allow_nan=True)

@@ -249,6 +249,7 @@ def _check_novelty(arrays: dict[str, Any], n_features: int) -> None:
     if not any(name.startswith("novelty.") for name in arrays):
         return
     n_axes = _array(arrays, "novelty.axes", "f4", 2).shape[1]
+    is_matrix = getattr(arrays.get("novelty.whitening"), "ndim", 1) == 2  # in models of early versions
     n_centers, n_steps = (
         len(_array(arrays, f"novelty.{name}", "f4", n_dims))
         for name, n_dims in (("centers", 2), ("steps", 1))
@@ -256,7 +257,7 @@ def _check_novelty(arrays: dict[str, Any], n_features: int) -> None:
     shapes: dict[str, tuple[int, ...]] = {
         "mean": (n_features,),
         "axes": (n_features, n_axes),
-        "whitening": (n_axes, n_axes),
+        "whitening": (n_axes, n_axes) if is_matrix else (n_axes,),
         "centers": (n_centers, n_axes),
         "typical": (2,),
         "steps": (n_steps,),
