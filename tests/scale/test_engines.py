@@ -217,9 +217,10 @@ def test_a_cluster_labels_for_a_client_outside(
     ],
 )
 def test_an_address_without_ray_is_said_at_once(
-    one_file: Path, folder: Path, tmp_path: Path, address: str, message: str
+    one_file: Path, folder: Path, tmp_path: Path, address: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # no word there of a cluster that was here before
     started = time.monotonic()
     with pytest.raises(InvalidParameterError, match=message):
         label(one_file, folder, tmp_path / "out", engine="ray", address=address)
@@ -270,6 +271,7 @@ def test_a_cluster_of_another_version_is_said(
 
     ray = SimpleNamespace(__version__="2.60.0", is_initialized=lambda: False, init=init)
     monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(InvalidParameterError, match=r"^no Ray of this version answers at auto .*Ray: 2.41.0"):
         label(one_file, folder, tmp_path / "out", engine="ray", address="auto")
     assert outputs(tmp_path / "out") == {}
