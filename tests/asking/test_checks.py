@@ -124,7 +124,12 @@ def test_one_group_card_follows_another_unless_groups_are_missing_or_answers_in_
         ([card], False, GroupQuestion),
         (groups_then_one, False, ChoiceQuestion),  # what was clicked away belongs to its card
         ([card, (ChoiceQuestion(21, (0, 10)), 0)], False, GroupQuestion),
-        ([(ChoiceQuestion(20, (0, 10)), "none"), card], False, ChoiceQuestion),  # a group of one row
+        ([ALONE, card], False, GroupQuestion),
+        (
+            [ALONE, (ChoiceQuestion(21, (0, 10, 20)), "none"), card],
+            False,
+            ChoiceQuestion,
+        ),  # two groups of one row
         ([card], True, ChoiceQuestion),
     ):
         now = situation(*answers)
@@ -135,3 +140,15 @@ def test_one_group_card_follows_another_unless_groups_are_missing_or_answers_in_
         now = replace(now, snapshot=replace(view_of(MANY, now.groups), queue=(25,)))
         assert now.is_doubtful is is_doubtful
         assert type(Cards(checks=False).propose(now)) is expected, answers
+
+
+def test_what_does_not_belong_is_placed_while_groups_may_be_missing() -> None:
+    clicked = (GroupQuestion((0, 4, 6, 27)), (27,))
+    alone = [(ChoiceQuestion(20, (0, 10)), "none"), (ChoiceQuestion(21, (0, 10, 20)), "none")]
+    for before, is_placed in (([], False), (alone, True)):
+        told = [Answer(n, *said) for n, said in enumerate([*BOTH_GROUPS, *before, clicked])]
+        settled = Settled((), told)
+        now = replace(situation(), answers=told, settled=settled, groups=settled.groups)
+        now = replace(now, snapshot=replace(view_of(MANY, now.groups), queue=(25,)))
+        question = Cards(checks=False).propose(now)
+        assert (isinstance(question, ChoiceQuestion) and question.item == 27) is is_placed

@@ -256,7 +256,7 @@ def test_one_wrong_check_does_not_join_what_several_answers_keep_apart() -> None
 def test_wrong_answers_make_few_groups_too_many(quick_model: SpherePair, blobs: Any) -> None:
     X, y = blobs
     talk = Interview(X, model=quick_model, random_state=0)
-    talk.run(SimulatedPerson(y, 0.1, seed=0), max_answers=90)
+    talk.run(SimulatedPerson(y, 0.1, seed=2), max_answers=90)
     assert talk.state.reliability[""] < 1.0
     assert 6 <= talk.model.n_clusters_ <= 8
 

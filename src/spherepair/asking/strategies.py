@@ -29,8 +29,10 @@ from spherepair.clustering.assigners import kmeans
 
 #: Of the items that do not belong on a group card, at most so many are placed right after it.
 ODD_ITEMS_PLACED = 2
-#: So many group cards come one after the other once all groups seem to be met, if no answers are in doubt.
+#: So many group cards come one after the other once most groups seem to be met, if no answers are in doubt.
 GROUP_CARDS = 2
+#: Most are met where the next item is in a new group with at most this probability.
+LIKELY_NEW_GROUP = 0.15
 #: Items of a group card that are drawn at random, to estimate how often the model is right.
 RANDOM_ITEMS = 2
 #: A strategy without prepared items searches so many rows and prepares so many items.
@@ -63,9 +65,10 @@ class Cards:
 
     Choice cards place items that are typical of regions without an answer; unsure regions count for more.
     As soon as a model knows the groups, group cards come between them: eight items that the model puts into
-    one group, spread over what it is least sure of. What does not belong is placed next, which is how groups
-    that nobody has met yet are found. One comes at a time while some group has a single row, for then others
-    may have none yet, and while answers are in doubt; otherwise two.
+    one group, spread over what it is least sure of. While many groups have a single row, others may have none
+    yet: then group cards come one at a time, and what does not belong on one is placed next, which is how new
+    groups are found. So it is while answers are in doubt. Later two come at a time, and what does not belong
+    is left to the model: another group card teaches it more than one row with a group.
 
     Parameters
     ----------
@@ -81,15 +84,15 @@ class Cards:
         item = unfinished_item(now)
         if item is not None:
             return _choice(now, item)
-        item = _odd_item(now)
+        is_exploring = now.is_doubtful or chance_of_new_group(now.groups.placed()[1]) > LIKELY_NEW_GROUP
+        is_check = now.is_doubtful or (self.checks and is_check_due(now))
+        item = _odd_item(now) if is_check or is_exploring else None
         if item is not None:
-            is_check = now.is_doubtful or (self.checks and is_check_due(now))
             return second_look(now, item) if is_check else _choice(now, item)
         if self.checks and now.is_doubtful and (single := single_row(now)) is not None:
             return second_look(now, single)
         if self.checks and (check := next_check(now)) is not None:
             return check
-        is_exploring = now.is_doubtful or chance_of_new_group(now.groups.placed()[1]) > 0
         most = 1 if is_exploring else GROUP_CARDS
         if now.snapshot.is_fitted and not _ends_with_groups(now.answers, most):
             card = self._group_card(now)
