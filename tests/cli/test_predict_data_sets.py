@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spherepair import Constraints, load
+from spherepair.cli import raw_rows
 from spherepair.files import csv_files, data_sets
 
 
@@ -169,12 +170,12 @@ def test_a_fit_on_a_data_set_trains_on_a_sample(call, example, rows, tmp_path):
     assert call("predict", tmp_path / "model", rows, *labels).json["n_rows"] == 120
 
 
-def sampled(call, rows, tmp_path, *options):
+def sampled(call, rows, tmp_path, *options, files=()):
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("left,right,link\nn0,n119,same\nn1,n50,different\nn2,n51,same\n")
     asked = ("--constraints", pairs, "--id", "name", "--clusters", "3", "--pretraining", "none")
     short = ("--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model", "--json")
-    return call("fit", rows, *asked, *short, "--sample-rows", "20", *options)
+    return call("fit", *(files or [rows]), *asked, *short, "--sample-rows", "20", *options)
 
 
 def test_a_fit_on_a_data_set_labels_it(call, rows, tmp_path):
@@ -185,8 +186,30 @@ def test_a_fit_on_a_data_set_labels_it(call, rows, tmp_path):
     np.testing.assert_array_equal(labels_in(tmp_path / "labels"), np.load(tmp_path / "expected.npy"))
     refused = sampled(call, rows, tmp_path, "--labels-out", tmp_path / "l.csv")
     assert "must be a folder" in refused.json["error"]["message"]
+    refused = sampled(call, rows, tmp_path, "--labels-out", tmp_path / "labels")
+    assert f"{tmp_path / 'labels'} holds 0.parquet; choose an empty" in refused.json["error"]["message"]
+    ray = ("--labels-out", tmp_path / "others", "--engine", "ray", "--address", "127.0.0.1:1")
+    assert sampled(call, rows, tmp_path, *ray).code == 2
+    assert not (tmp_path / "others").exists()
     refused = sampled(call, rows, tmp_path, "--engine", "local")
     assert "--engine is for --labels-out" in refused.json["error"]["message"]
+
+
+def test_a_fit_takes_several_files_and_a_folder_alike(call, rows, tmp_path):
+    whole = sampled(call, rows, tmp_path)
+    several = sampled(call, rows, tmp_path, files=sorted(rows.iterdir()))
+    assert several.code == 0, several.err
+    changing = ("seconds", "epochs")
+    assert [{k: v for k, v in done.json.items() if k not in changing} for done in (whole, several)] == [
+        {k: v for k, v in whole.json.items() if k not in changing}
+    ] * 2
+
+
+def test_very_many_rows_of_one_file_are_sampled(tmp_path, monkeypatch):
+    np.save(tmp_path / "rows.npy", np.zeros((40, 2)))
+    assert not raw_rows.is_large(str(tmp_path / "rows.npy"))
+    monkeypatch.setattr(raw_rows, "SAMPLE_ROWS", 30)
+    assert raw_rows.is_large(str(tmp_path / "rows.npy"))
 
 
 def test_a_fit_on_a_sample_goes_on_from_its_checkpoint(call, rows, tmp_path):

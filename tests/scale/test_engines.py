@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -225,7 +226,23 @@ def test_an_address_without_ray_is_said_at_once(
     with pytest.raises(InvalidParameterError, match=message):
         label(one_file, folder, tmp_path / "out", engine="ray", address=address)
     assert time.monotonic() - started < 20
-    assert outputs(tmp_path / "out") == {}
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_a_port_of_something_else_is_said_at_once(one_file: Path, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n")
+
+        Thread(target=answer, daemon=True).start()
+        with pytest.raises(InvalidParameterError, match=r"^no Ray answers at .* \(something else is at"):
+            label(one_file, folder, tmp_path / "out", engine="ray", address=f"127.0.0.1:{port}")
 
 
 def test_a_cluster_that_died_is_said_at_once(

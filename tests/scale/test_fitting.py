@@ -100,6 +100,32 @@ def test_rows_are_counted(rows: Path) -> None:
     assert count_rows(rows) == 240
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_files_whose_columns_differ_are_refused_or_read_by_name(
+    rows: Path, table: Any, tmp_path: Path, mixed: bool
+) -> None:
+    needs = replace(NEEDS, mixed=mixed)
+    expected = draw_sample(rows, None, needs=needs, n_sample=240)
+
+    def last_as(last: Any) -> Any:
+        pq.write_table(last, rows / "part-3.parquet")
+        return draw_sample(rows, None, needs=needs, n_sample=240)
+
+    last = pq.read_table(rows / "part-3.parquet")
+    turned = last_as(last.select(last.column_names[::-1]))
+    assert np.array_equal(np.array(turned.X), np.array(expected.X))
+    with pytest.raises(
+        InvalidDataError, match=r"part-3.parquet lacks columns that .*part-0.parquet has: 'b'"
+    ):
+        last_as(last.rename_columns(["weight" if name == "b" else name for name in last.column_names]))
+    with pytest.raises(InvalidDataError, match=r"part-3.parquet has columns that .* lacks: 'weight'"):
+        last_as(last.append_column("weight", last["b"]))
+    with pytest.raises(InvalidDataError, match=r"part-3.parquet has IDs of type int64, but .*part-0"):
+        last_as(last.set_column(0, "id", pa.array(range(len(last)))))
+    with pytest.raises(InvalidDataError, match=r"part-3.parquet has the column 'b' of type string, but"):
+        last_as(last.set_column(last.column_names.index("b"), "b", last["b"].cast(pa.string())))
+
+
 def test_bad_input(rows: Path, table: Any, pairs: Path, tmp_path: Path) -> None:
     pairs.write_text("left,right,link\nitem-0,nobody,same\n")
     with pytest.raises(InvalidConstraintsError, match="'nobody', which no row has"):

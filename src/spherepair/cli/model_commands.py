@@ -118,23 +118,24 @@ def fit(
         if checkpoint is not None:
             check_checkpoint_folder(checkpoint, out)
         choice = ColumnChoice.of(text=text, images=images, as_=as_, drop=drop, keep_empty=keep_empty)
-        is_sampled = sample_rows is not None or is_large(data)
+        source = data if len(data) > 1 else data[0]
+        is_sampled = sample_rows is not None or is_large(source)
         carried = {"--engine": engine, "--workers": workers, "--address": address}
-        check_labels_out(labels_out, is_sampled, carried, [Path(data), constraints], out)
+        check_labels_out(labels_out, is_sampled, carried, [*map(Path, data), constraints], out)
         how: dict[str, Any] = {"on_conflict": on_conflict, "checkpoint": checkpoint, "terminal": terminal}
         if is_sampled:
             size = count_or_auto(sample_rows or str(SAMPLE_ROWS), "--sample-rows")
-            inputs = SampleInputs(data, constraints, choice, id_column, seed)
+            inputs = SampleInputs(source, constraints, choice, id_column, seed)
             sample, raw, encoder = read_sample(inputs, size, model, terminal)
             took = _train(model, sample, encoder, raw, **how)
             model.save(out, rows=False)
             terminal.wrote(out)
             if labels_out is not None:
                 asked = {"model": out, "out": labels_out, "id_column": id_column, "device": device}
-                label_data_set(data, terminal, **asked, **carried_by(engine, workers, address))
+                label_data_set(source, terminal, **asked, **carried_by(engine, workers, address))
         else:
             table, pairs, encoder = read_inputs(
-                Path(data), constraints, id_column=id_column, choice=choice, terminal=terminal
+                Path(data[0]), constraints, id_column=id_column, choice=choice, terminal=terminal
             )
             sample = Sample(table.X, None, pairs, table.n_rows, table.ids)
             took = _train(model, sample, encoder, table.raw, **how)

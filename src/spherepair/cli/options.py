@@ -61,10 +61,10 @@ DataArgument = Annotated[
     Path, typer.Argument(metavar="DATA", help=f"Rows of features: {DATA_KINDS}.", show_default=False)
 ]
 TrainingArgument = Annotated[
-    str,
+    list[str],
     typer.Argument(
-        metavar="DATA",
-        help=f"Rows of features: {DATA_KINDS}; or a folder, glob or URI of .parquet, .csv or .npy files.",
+        metavar="DATA...",
+        help=f"Rows of features: {DATA_KINDS}; or .parquet, .csv or .npy files, a folder, glob or URI.",
         show_default=False,
     ),
 ]

@@ -136,6 +136,9 @@ def check_labels_out(
         raise InvalidParameterError(
             f"--labels-out {labels_out} must be a folder: labels of many rows or files are written in parts."
         )
+    else:
+        engine = carried["--engine"] or options.Engine.LOCAL
+        scale.check_labels(labels_out, engine.value, carried["--address"])
 
 
 def carried_by(engine: options.Engine | None, workers: int | None, address: str | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from spherepair.encoders.table import parse_kinds
 from spherepair.encoders.table_columns import is_mixed
 from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, listed
 from spherepair.estimators.job import takes_raw_rows
-from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, text_array
+from spherepair.files.columns import CSV_SUFFIXES, text_array
 from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import (
     FILE_COLUMN,
@@ -190,14 +190,14 @@ def located(table: Table, work: Callable[[], _T]) -> _T:
         raise InvalidDataError(f"{error} Row {error.row} is {table.locate(error.row)}.") from error
 
 
-def is_large(data: str) -> bool:
+def is_large(data: str | Sequence[str]) -> bool:
     """Whether a model is trained on a sample: of a data set of many files, and of very many rows."""
-    if is_many(data):
+    if not isinstance(data, str) or is_many(data):
         return True
     path = Path(data)
     if path.is_dir():
         return _has_rows(path)
-    if not path.name.lower().endswith((*PARQUET_SUFFIXES, *CSV_SUFFIXES)):
+    if not path.name.lower().endswith(DATA_SET_SUFFIXES):
         return False
     try:
         if path.suffix.lower() in CSV_SUFFIXES and path.stat().st_size < SAMPLE_ROWS:
@@ -231,7 +231,7 @@ def trust_weights(model: Any, encoder: TableEncoder | None) -> None:
 class SampleInputs:
     """Where the rows and pairs of a fit on a sample come from."""
 
-    data: str
+    data: str | Sequence[str]
     constraints: Path | None
     choice: ColumnChoice
     id_column: str | None
@@ -257,7 +257,7 @@ def read_sample(
 
     Returns the sample, its rows as they were read, and the encoder. With the size "auto" pairs choose it.
     """
-    with terminal.spinner(f"reading {inputs.data}"):
+    with terminal.spinner(f"reading {inputs.data if isinstance(inputs.data, str) else listed(inputs.data)}"):
         n_sample, needs = SAMPLE_ROWS if isinstance(size, str) else size, inputs.needs()
         sample = draw_sample(
             inputs.data, inputs.constraints, needs=needs, n_sample=n_sample, seed=inputs.seed

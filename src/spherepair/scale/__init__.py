@@ -25,7 +25,7 @@ from spherepair.estimators import load
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import file_lock
 from spherepair.files.places import OutputFolder, is_uri
-from spherepair.scale.engines import ENGINES, Task
+from spherepair.scale.engines import ENGINES, Task, check_engine
 from spherepair.scale.labeling import (
     PREDICT,
     TRANSFORM,
@@ -227,6 +227,8 @@ def fit(
         raise InvalidParameterError(
             f"sample_rows must be a whole number of at least 2 or 'auto', got {sample_rows!r} instead."
         )
+    if out is not None:
+        check_labels(out, carried.get("engine", "local"), carried.get("address"))
     fresh = SpherePair() if estimator is None else clone(estimator)
     needs = replace(training_needs(fresh), id_column=id_column, drop=tuple(drop))
     sample = draw_sample(source, pairs, needs=needs, n_sample=n_sample)
@@ -239,6 +241,16 @@ def fit(
     if out is not None:
         predict(source, model=model, out=out, id_column=id_column, embedding=keep == "all", **carried)
     return fitted
+
+
+def check_labels(out: str | os.PathLike[str], engine: str, address: str | None) -> None:
+    """Refuse before a fit what would stop :func:`predict` after it."""
+    check_engine(engine, address)
+    if there := sorted(OutputFolder(os.fspath(out)).names()):
+        raise InvalidParameterError(
+            f"{out} holds {there[0]}; choose an empty or new folder. Where a fit was interrupted while it "
+            "wrote labels, its model is saved: go on with spherepair predict."
+        )
 
 
 def predict_fn(
@@ -291,8 +303,7 @@ def _run(
     part_rows: int,
     progress: Callable[[Progress], None] | None,
 ) -> Summary:
-    if engine not in ENGINES:
-        raise InvalidParameterError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r} instead.")
+    check_engine(engine, address)
     started, parts = time.monotonic(), plan_parts(source, work.needs, part_rows=part_rows)
     if all(part.n_rows == 0 for part in parts):
         raise InvalidDataError("the data set has no rows; there is nothing to label.")

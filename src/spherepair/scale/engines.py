@@ -24,6 +24,8 @@ RETRIES = 3
 OLDEST_RAY = (2, 60)
 #: How the address of a cluster begins that is reached from outside, through its client server.
 CLIENT = "ray://"
+#: Type of the frame with which both sides of an HTTP/2 connection begin.
+SETTINGS = 4
 #: Seconds to wait for a machine that does not answer.
 CONNECT_SECONDS = 5.0
 
@@ -58,8 +60,6 @@ def run_local(task: Task, parts: Sequence[Any], workers: int | None, address: st
     """Processes of this machine with one thread each; a single worker is this process with all threads."""
     import joblib
 
-    if address is not None:
-        raise InvalidParameterError("an address is for engine='ray'; the engine 'local' has none.")
     n_workers = min(workers or joblib.cpu_count(), len(parts))
     if n_workers <= 1:
         yield from map(task.do, parts)
@@ -166,10 +166,7 @@ def _import_ray() -> Any:
 
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     """Join the cluster at an address, at that of RAY_ADDRESS, or start Ray on this machine."""
-    place = address or os.environ.get("RAY_ADDRESS")
-    if (place or "").startswith(CLIENT) and find_spec("grpc") is None:
-        raise MissingDependencyError(f'{place} needs Ray\'s client; pip install "ray[client]".')
-    _refuse_unreachable(place)
+    place = _reachable_place(address)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         if place is None or place == "local":
@@ -184,6 +181,25 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
         ) from error
 
 
+def check_engine(engine: str, address: str | None) -> None:
+    """Refuse an engine that does not exist, is not installed, or does not answer."""
+    if engine not in ENGINES:
+        raise InvalidParameterError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r} instead.")
+    if engine == "ray" and not _import_ray().is_initialized():
+        _reachable_place(address)
+    elif engine == "local" and address is not None:
+        raise InvalidParameterError("an address is for engine='ray'; the engine 'local' has none.")
+
+
+def _reachable_place(address: str | None) -> str | None:
+    """The address of a cluster, which answers; ``None`` for one to be started on this machine."""
+    place = address or os.environ.get("RAY_ADDRESS")
+    if (place or "").startswith(CLIENT) and find_spec("grpc") is None:
+        raise MissingDependencyError(f'{place} needs Ray\'s client; pip install "ray[client]".')
+    _refuse_unreachable(place)
+    return place
+
+
 def _refuse_unreachable(place: str | None) -> None:
     """Say at once what Ray itself finds out after half a minute, or after 20 for a cluster that died here."""
     latest = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()), "ray", "ray_current_cluster")
@@ -195,11 +211,21 @@ def _refuse_unreachable(place: str | None) -> None:
             raise InvalidParameterError(f"{place} has no port; write {CLIENT}HOST:10001.")
         return  # auto, local
     try:
-        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+        _greet(host, int(port))
     except OSError as error:
         raise InvalidParameterError(
             f"no Ray answers at {place} ({error}); check the address, or start Ray there: ray start --head."
         ) from error
+
+
+def _greet(host: str, port: int) -> None:
+    """Refuse a port where nobody, or something else than gRPC, answers the beginning of HTTP/2."""
+    with socket.create_connection((host, port), timeout=CONNECT_SECONDS) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+            return  # behind TLS nobody answers this
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]))
+        if connection.recv(4)[3:] != bytes([SETTINGS]):
+            raise ConnectionError("something else is at that port")
 
 
 ENGINES: dict[str, Engine] = {"local": run_local, "ray": run_ray}
@@ -215,6 +241,7 @@ def carrier(
     >>> list(carrier("local", workers=1)(len, ["a", "bcd"]))
     [1, 3]
     """
+    check_engine(engine, address)
     return partial(_carry, engine, workers, address)
 
 

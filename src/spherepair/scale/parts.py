@@ -154,6 +154,12 @@ class Estimate:
 def plan_parts(source: Any, needs: Needs, *, part_rows: int = PART_ROWS) -> list[Part]:
     """Parts of a data set in the order of its rows; what cannot be read is refused before the work begins."""
     files = find_files(source)
+    opened = open_files(files, needs)
+    return [part for file in opened for part in _divide(file, part_rows)]
+
+
+def open_files(files: Sequence[SourceFile], needs: Needs) -> list[DataFile]:
+    """Open files of a data set; one that lacks what is needed is refused, and IDs of different types are."""
     with ThreadPoolExecutor(N_OPENED) as pool:
         opened = list(pool.map(open_data_file, files))
         kinds = list(pool.map(lambda file: file.check(needs), opened))
@@ -163,7 +169,7 @@ def plan_parts(source: Any, needs: Needs, *, part_rows: int = PART_ROWS) -> list
                 f"{file.path} has IDs of type {kind}, but {files[0].path} has them of type {kinds[0]}; write "
                 "them in one type."
             )
-    return [part for file in opened for part in _divide(file, part_rows)]
+    return opened
 
 
 def _divide(opened: DataFile, part_rows: int) -> list[Part]:

@@ -17,11 +17,12 @@ from sklearn.base import clone
 
 from spherepair.constraints import Constraints
 from spherepair.constraints.labels_and_answers import named_rows
-from spherepair.errors import InvalidDataError
+from spherepair.errors import InvalidDataError, listed
 from spherepair.estimators.trust.explaining import propose_names
 from spherepair.files.arrow_rows import vector_columns, widen
 from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file, read_ahead
 from spherepair.files.places import find_files
+from spherepair.scale.parts import open_files
 from spherepair.validation import require_finite
 
 #: Rows drawn at random by default.
@@ -80,9 +81,8 @@ def draw_sample(
     n_sample : int
     seed : int
     """
-    files = [open_data_file(file) for file in find_files(source)]
-    for file in files:
-        file.check(needs)
+    files = open_files(find_files(source), needs)
+    needs = _common_columns(files, needs)
     n_rows = sum(file.count() for file in files)
     if n_rows < 2:
         raise InvalidDataError(f"the data set has {n_rows} rows; a fit needs more.")
@@ -194,6 +194,35 @@ def _part_of(sample: Sample, kept: NDArray[np.int64]) -> Sample:
 
 def _read(constraints: str | Path | None, n_rows: int) -> Constraints:
     return Constraints.from_pairs() if constraints is None else Constraints.read(constraints, n_rows=n_rows)
+
+
+def _common_columns(files: list[DataFile], needs: Needs) -> Needs:
+    """What is read of every file: the columns of the first, which all others must have in the same types."""
+    first, names = files[0].file.path, {field.name: field for field in files[0].fields(needs)}
+    for file in files[1:]:
+        own = {field.name: field for field in file.fields(needs)}
+        if missing := [name for name in names if name not in own]:
+            raise InvalidDataError(f"{file.file.path} lacks columns that {first} has: {listed(missing)}.")
+        if further := [name for name in own if name not in names]:
+            raise InvalidDataError(f"{file.file.path} has columns that {first} lacks: {listed(further)}.")
+        for name, field in own.items():
+            if not _agree(names[name], field):
+                raise InvalidDataError(
+                    f"{file.file.path} has the column {name!r} of type {field.type}, but {first} has it of "
+                    f"type {names[name].type}; write it in one type."
+                )
+    return replace(needs, features=tuple(names)) if names else needs
+
+
+def _agree(left: Any, right: Any) -> bool:
+    """Whether the values of two columns fit into one, such as whole numbers and others."""
+    import pyarrow as pa
+
+    try:
+        pa.unify_schemas([pa.schema([left]), pa.schema([right])], promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)
