@@ -86,6 +86,11 @@ def test_a_dry_run_writes_nothing(call, example, rows, tmp_path):
         (("{rows}/0.parquet", "--out", "{out}.csv", "--workers", "2"), "--workers is for data sets"),
         (("{rows}", "--out", "{out}", "--engine", "ray", "--address", "127.0.0.1:1"), "no Ray answers at"),
         (("{rows}", "--out", "{out}", "--address", "auto"), "an address is for engine='ray'"),
+        (("{rows}/*.parquet", "--out", "{out}.csv"), "labels.csv has the name of a file, but several files"),
+        (("{rows}/0.parquet", "{rows}/1.parquet", "--out", "{out}.NPY", "--dry-run"), "name a folder"),
+        (("file://{rows}/*.parquet", "--out", "{out}.parquet"), "name a folder"),
+        (("{rows}", "--out", "{rows}/labels", "--dry-run"), "rows/labels is inside the data that is read"),
+        (("{rows}/**/*.parquet", "--out", "file://{rows}/labels"), "is inside the data that is read"),
     ],
 )
 def test_bad_input_is_one_sentence(call, example, rows, tmp_path, given, message):
@@ -95,6 +100,18 @@ def test_bad_input_is_one_sentence(call, example, rows, tmp_path, given, message
     assert done.code == 2
     assert done.err.count("\n") == 1
     assert message in done.err
+    assert {file.name for file in tmp_path.iterdir()} == {"rows", "all.parquet"}
+    assert {file.name for file in rows.iterdir()} == {"0.parquet", "1.parquet", "2.parquet"}
+
+
+def test_a_file_of_this_machine_may_be_named_by_a_uri(call, example, rows, tmp_path):
+    for given, out in (("{}", "a.csv"), ("file://{}", "b.csv")):
+        done = call("predict", example.model, given.format(rows / "0.parquet"), "--out", tmp_path / out)
+        assert done.code == 0, done.err
+    there = call("predict", example.model, rows / "0.parquet", "--out", f"file://{tmp_path}/c.csv", "--json")
+    assert there.json["labels"] == str(tmp_path / "c.csv")
+    found = [(tmp_path / name).read_text() for name in ("a.csv", "b.csv", "c.csv")]
+    assert found == found[:1] * 3
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "npy"])
@@ -191,6 +208,8 @@ def test_a_fit_on_a_data_set_labels_it(call, rows, tmp_path):
     ray = ("--labels-out", tmp_path / "others", "--engine", "ray", "--address", "127.0.0.1:1")
     assert sampled(call, rows, tmp_path, *ray).code == 2
     assert not (tmp_path / "others").exists()
+    refused = sampled(call, rows, tmp_path, "--labels-out", rows / "labels")
+    assert "rows/labels is inside the data that is read" in refused.json["error"]["message"]
     refused = sampled(call, rows, tmp_path, "--engine", "local")
     assert "--engine is for --labels-out" in refused.json["error"]["message"]
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spherepair.errors import InvalidDataError
-from spherepair.files.places import OutputFolder, find_files, find_place, is_many
+from spherepair.files.places import OutputFolder, find_files, find_place, find_reread, is_many, local_path
 
 
 @pytest.fixture
@@ -99,3 +99,51 @@ def test_an_output_is_there_whole_or_not_at_all(tmp_path: Path, form: str) -> No
     with pytest.raises(TypeError), out.write("b.txt") as stream:
         stream.write("no bytes")
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("file:///data/a%20b/*.csv", "/data/a b/*.csv"),
+        (Path("file:///data/rows"), "/data/rows"),  # of which pathlib makes file:/data/rows
+        ("s3://bucket/rows", "s3://bucket/rows"),
+        (Path("rows/a.csv"), "rows/a.csv"),
+    ],
+)
+def test_uris_of_this_machine_are_paths(source: str | Path, expected: str) -> None:
+    assert local_path(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "out", "expected"),
+    [
+        ("{}", "{}", "a.csv"),
+        ("{}", "{}/labels", "a.csv"),
+        ("{}/deep/..", "file://{}/deep/labels", "a.csv"),
+        ("file://{}", "{}/labels", "a.csv"),
+        ("{}/**/*.csv", "{}/labels", "a.csv"),
+        ("{}/*/*.npy", "{}/deep", None),  # would be deep/deep/c.npy
+        ("{}/*/*", "{}", "deep/c.npy"),
+        ("{}/*.csv", "{}/labels", None),
+        ("{}/*.csv", "{}", "a.csv"),
+        ("{}", "{}/_labels", None),
+        ("{}", "{}-labels", None),
+        ("{}/a.csv", "{}/labels", None),
+        ("{}", "{}/../link/labels", "a.csv"),
+        ("{}", "s3://bucket/labels?region=eu-west-1", None),
+    ],
+)
+def test_outputs_that_would_be_read_as_rows_are_found(
+    tmp_path: Path, tree: Path, source: str, out: str, expected: str | None
+) -> None:
+    (tmp_path.parent / "link").unlink(missing_ok=True)
+    (tmp_path.parent / "link").symlink_to(tree)
+    found = find_reread([source.format(tree)], OutputFolder(out.format(tree)), rename=str)
+    assert found == expected
+
+
+def test_an_output_is_found_wherever_one_of_several_sources_reads_it(tree: Path) -> None:
+    sources = [tree / "a.csv", tree / "deep"]
+    assert find_reread(sources, OutputFolder(f"{tree}/deep/labels"), rename=str) == "a.csv"
+    assert find_reread(sources, OutputFolder(f"{tree}/labels"), rename=str) is None
+    assert find_reread([f"{tree}/*.csv"], OutputFolder(str(tree)), rename=lambda name: f"{name}.new") is None

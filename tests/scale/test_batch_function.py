@@ -37,6 +37,22 @@ def test_a_stream_of_batches_gives_a_stream(function: Any, table: Any, model: Sp
     np.testing.assert_array_equal(found["label"], model.labels_)
 
 
+def test_nothing_in_gives_nothing_of_the_same_kind(function: Any, folder: Path, table: Any) -> None:
+    more = scale.predict_fn(folder, id_column="id", embedding=True, false_alarms=0.01)
+    for label in (function, more):
+        for given in (table, table.combine_chunks().to_batches()[0]):
+            found, expected = label(given.slice(0, 0)), label(given)
+            assert (type(found), found.num_rows) == (type(given), 0)
+            assert found.schema == expected.schema
+        frame = table.to_pandas()
+        for empty in (frame.iloc[:0], frame.iloc[:0].astype({"id": object, "a": object})):
+            found, expected = label(empty), label(frame)
+            assert len(found) == 0
+            assert found.dtypes.to_dict() == expected.dtypes.to_dict()
+    with pytest.raises(InvalidDataError, match="no column 'b'"):
+        function(table.drop_columns(["b"]).slice(0, 0))
+
+
 def test_a_missing_column_is_named(function: Any, table: Any) -> None:
     with pytest.raises(InvalidDataError, match="no column 'b'"):
         function(table.drop_columns(["b"]))

@@ -60,6 +60,17 @@ def test_processes_give_the_same_files(
     assert outputs(tmp_path / "out") == expected
 
 
+def test_a_damaged_part_ends_the_processes_without_a_warning(
+    one_file: Path, folder: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    content = bytearray(one_file.read_bytes())
+    content[40:100] = bytes(60)
+    one_file.write_bytes(content)
+    with pytest.raises(PartError, match=r"^part rows.00000.parquet of .* could not be done"):
+        label(one_file, folder, tmp_path / "out", workers=2)
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 @dataclass(frozen=True)
 class Fragile:
     """A part whose worker is killed the first time, if it is one of those."""

@@ -157,7 +157,9 @@ def test_batches_hold_the_contents_of_pictures(pictures: Any, tmp_path: Path) ->
     rows, contents, y = pictures
     fit_on_pictures(rows, y, tmp_path / "model")
     label = scale.predict_fn(tmp_path / "model")
-    assert label(pa.table({"photo": pa.array(contents, pa.binary())})).num_rows == 60
+    whole = pa.table({"photo": pa.array(contents, pa.binary())})
+    assert label(whole).num_rows == 60
+    assert len(label(whole.to_pandas().iloc[:0])) == 0
     with pytest.raises(InvalidDataError, match="give the contents of the pictures"):
         label(pa.table({"photo": [str(rows / "photos" / "0.png")]}))
 

@@ -151,12 +151,38 @@ def test_outputs_of_another_model_or_job_are_refused(
         label(rows, folder, out)
 
 
-def test_two_jobs_cannot_write_to_one_folder(rows: Path, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_two_jobs_cannot_write_to_one_folder(rows: Path, folder: Path, tmp_path: Path, form: str) -> None:
+    out: Any = form.format(tmp_path / "out")
+
     def again(state: scale.Progress) -> None:
-        label(rows, folder, tmp_path / "out")
+        label(rows, folder, out)
 
     with pytest.raises(InvalidParameterError, match="another job is writing"):
-        label(rows, folder, tmp_path / "out", progress=again)
+        label(rows, folder, out, progress=again)
+    (tmp_path / "out" / ".part-3.parquet.0123.tmp").write_bytes(b"left by a killed process")
+    assert label(rows, folder, out).n_rows == 240
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_a_folder_inside_the_data_is_refused_before_the_work_begins(
+    rows: Path, folder: Path, tmp_path: Path
+) -> None:
+    message = "rows/labels is inside the data that is read, so part-0.parquet would be read as rows the next"
+    asked: dict[str, Any] = {"model": folder, "out": rows / "labels"}
+    for source in (str(rows), [rows], f"{rows}/**/*.parquet"):
+        for act in (scale.predict, scale.transform, scale.estimate):
+            with pytest.raises(InvalidParameterError, match=message):
+                act(source, **asked)
+        with pytest.raises(InvalidParameterError, match=message):
+            scale.fit(source, model=tmp_path / "model", keep="labels", out=rows / "labels")
+    with pytest.raises(InvalidParameterError, match=r"part-0.parquet is a file; labels of a data set"):
+        scale.fit(rows, model=tmp_path / "model", keep="labels", out=rows / "part-0.parquet")
+    assert not (tmp_path / "model").exists()
+    assert not (rows / "labels").exists()
+    files = (file for file in sorted(rows.glob("*.parquet")))
+    assert scale.predict(files, **asked, workers=1).n_rows == 240
+    assert label(f"{rows}/*.parquet", folder, rows / "more").n_rows == 240
 
 
 def test_progress_and_estimate(rows: Path, folder: Path, tmp_path: Path) -> None:
@@ -244,6 +270,21 @@ def test_missing_values_are_named_with_their_part(rows: Path, folder: Path, tmp_
     rewrite(rows / "part-1.parquet", lambda t: t.set_column(2, "b", values))
     with pytest.raises(PartError, match=r"part part-1.parquet .*NaN.*row 59, column 'b'"):
         label(rows, folder, tmp_path / "out")
+
+
+def test_a_missing_id_is_named_with_its_part(rows: Path, folder: Path, tmp_path: Path) -> None:
+    ids = pa.array([*map(str, range(57)), None, "58", None])
+    rewrite(rows / "part-1.parquet", lambda t: t.set_column(0, "id", ids))
+    message = (
+        r"^part part-1.parquet of .* could not be done: row 57 has no ID in column 'id'; every row needs"
+    )
+    with pytest.raises(PartError, match=message):
+        label(rows, folder, tmp_path / "out")
+    assert sorted(stamps(tmp_path / "out")) == ["part-0.parquet"]
+    pq.write_table(pq.read_table(rows / "part-1.parquet"), rows / "part-1.parquet", row_group_size=20)
+    with pytest.raises(PartError, match=r"^part part-1.00002.parquet of .* row 57 has no ID"):
+        label(rows, folder, tmp_path / "divided", part_rows=20)
+    assert label(rows, folder, tmp_path / "numbered", id_column=None).n_rows == 240
 
 
 def test_a_full_disk_names_the_part_and_leaves_nothing_half_written(

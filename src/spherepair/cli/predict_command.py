@@ -25,7 +25,7 @@ from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_sets import RowBatch, open_data_file, read_ahead
 from spherepair.files.data_tables import Table
 from spherepair.files.label_files import open_labels
-from spherepair.files.places import find_files, is_many
+from spherepair.files.places import find_files, is_many, local_path
 from spherepair.scale.labeling import model_needs
 
 #: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
@@ -93,6 +93,7 @@ def predict(
     """
     given = {"--engine": engine, "--address": address, "--workers": workers, "--embedding": embedding or None}
     used = [option for option, value in {**given, "--dry-run": dry_run or None}.items() if value is not None]
+    data, out = [local_path(name) for name in data], local_path(out)
     is_set, rate = _is_data_set(data, out, used), false_alarms if unknown else None
     left = "interrupted; run the same command again to go on." if is_set else NOTHING_WRITTEN
     with command_terminal("predict", as_json=as_json, quiet=quiet, interrupted=left) as terminal:
@@ -137,8 +138,8 @@ def check_labels_out(
             f"--labels-out {labels_out} must be a folder: labels of many rows or files are written in parts."
         )
     else:
-        engine = carried["--engine"] or options.Engine.LOCAL
-        scale.check_labels(labels_out, engine.value, carried["--address"])
+        engine, (*data, _) = carried["--engine"] or options.Engine.LOCAL, inputs
+        scale.check_labels(data, labels_out, engine.value, carried["--address"])
 
 
 def carried_by(engine: options.Engine | None, workers: int | None, address: str | None) -> dict[str, Any]:
@@ -161,8 +162,13 @@ def label_data_set(source: Any, terminal: Terminal, **asked: Any) -> scale.Summa
 def _is_data_set(data: Sequence[str], out: str, used: Sequence[str]) -> bool:
     """Whether rows are labeled in parts: there are several files, or the output is no file of labels."""
     named = out.lower().endswith(options.LABEL_SUFFIXES)
-    is_folder = Path(data[0]).is_dir() and not named
-    if len(data) > 1 or is_many(data[0]) or is_folder or (used and not named):
+    if len(data) > 1 or is_many(data[0]):
+        if named:
+            raise InvalidParameterError(
+                f"{out} has the name of a file, but several files become a folder of parts; name a folder."
+            )
+        return True
+    if not named and (used or Path(data[0]).is_dir()):
         return True
     if used:
         raise InvalidParameterError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import posixpath
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -23,6 +23,8 @@ from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, require_pya
 #: Endings of the files of a data set.
 DATA_SET_SUFFIXES = (*PARQUET_SUFFIXES, *CSV_SUFFIXES, ".npy")
 _GLOB_MARKS = "*?["
+#: How the URI of a file of this machine begins; pathlib makes ``file:/rows`` of ``file:///rows``.
+_LOCAL = "file:/"
 #: Names that begin so are temporary files or files of other programs, not data.
 _HIDDEN = (".", "_")
 
@@ -62,7 +64,7 @@ def is_uri(source: Any) -> bool:
     >>> is_uri("s3://bucket/rows"), is_uri("C:/rows"), is_uri(Path("rows"))
     (True, False, False)
     """
-    return isinstance(source, str) and "://" in source
+    return isinstance(source, str) and ("://" in source or source.startswith(_LOCAL))
 
 
 def is_many(source: Any) -> bool:
@@ -76,6 +78,18 @@ def is_many(source: Any) -> bool:
 def is_local(filesystem: Any) -> bool:
     """Whether a file system is that of this machine."""
     return bool(filesystem.type_name == "local")
+
+
+def local_path(source: str | os.PathLike[str]) -> str:
+    """The path that a URI of this machine stands for; other sources stay as they are.
+
+    Examples
+    --------
+    >>> local_path("file:///data/rows"), local_path("rows"), local_path("s3://bucket/rows")
+    ('/data/rows', 'rows', 's3://bucket/rows')
+    """
+    text = os.fspath(source)
+    return find_place(text)[1] if text.startswith(_LOCAL) else text
 
 
 def find_place(source: str | os.PathLike[str]) -> tuple[Any, str]:
@@ -103,13 +117,7 @@ def find_files(source: Any) -> list[SourceFile]:
         The files of a folder and of the folders inside, or of a glob, are sorted by name; names that begin
         with a dot or an underscore are left out. Several sources keep their order.
     """
-    require_pyarrow(Path("the data set"))
-    if is_stream(source):
-        raise InvalidDataError(
-            "a stream of batches can be read only once and has no parts; give it to predict of the model, or "
-            "to spherepair.scale.predict_fn."
-        )
-    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    sources = list_sources(source)
     found = [file for one in sources for file in _files_of(one)]
     told = ", ".join(map(str, sources)) or "the list of files"
     if not found:
@@ -121,6 +129,62 @@ def find_files(source: Any) -> list[SourceFile]:
     return found if len(sources) == 1 else _named_from_common_root(found)
 
 
+def list_sources(source: Any) -> list[str | os.PathLike[str]]:
+    """The sources of a data set, which may be one."""
+    require_pyarrow(Path("the data set"))
+    if is_stream(source):
+        raise InvalidDataError(
+            "a stream of batches can be read only once and has no parts; give it to predict of the model, or "
+            "to spherepair.scale.predict_fn."
+        )
+    return [source] if isinstance(source, str | os.PathLike) else list(source)
+
+
+def find_reread(source: Any, out: OutputFolder, *, rename: Callable[[str], str]) -> str | None:
+    """An output that would be read as part of the data set the next time, if there is one.
+
+    Parameters
+    ----------
+    source : path, URI, glob, folder, or a sequence of these
+    out : OutputFolder
+    rename : callable
+        Gives the name of an output for that of a file of the data set.
+    """
+    sources = list_sources(source)
+    reached = [found for one in sources for found in _reach(one, out)]
+    for file in find_files(sources) if reached else ():
+        for inner, pattern in reached:
+            path = posixpath.normpath(posixpath.join(inner, rename(file.name)))
+            if _is_data(path) and _matches(path.split("/"), pattern):
+                return rename(file.name)
+    return None
+
+
+def _reach(source: Any, out: OutputFolder) -> list[tuple[str, list[str]]]:
+    """Where the outputs lie below what a source looks through, and the pattern of what it reads there."""
+    from pyarrow import fs
+
+    (filesystem, path), (other, target) = find_place(source), find_place(out.source)
+    if filesystem != other:
+        return []
+    is_folder = filesystem.get_file_info(path).type == fs.FileType.Directory
+    root, pattern = _look_through(path, is_folder=is_folder)
+    # A link is followed both when outputs are written and when a data set is listed.
+    pairs = [(target, root)]
+    if is_local(filesystem):
+        pairs.append((os.path.realpath(target), os.path.realpath(root)))
+    inner = [posixpath.relpath(*pair) for pair in pairs]
+    return [(place, pattern) for place in inner if place.split("/")[0] != ".."]
+
+
+def _look_through(path: str, *, is_folder: bool) -> tuple[str, list[str]]:
+    """The folder that is listed for a folder or glob, and the pattern of the paths that are read."""
+    if is_folder:
+        return path, ["**", "*"]
+    root, *pattern = _split_at_glob(path)
+    return root, pattern
+
+
 def _files_of(source: Any) -> list[SourceFile]:
     from pyarrow import fs
 
@@ -129,11 +193,8 @@ def _files_of(source: Any) -> list[SourceFile]:
         info = filesystem.get_file_info(path)
         if info.type == fs.FileType.File:
             return [_file(info, posixpath.dirname(path), filesystem)]
-        if info.type == fs.FileType.Directory:
-            root, pattern = path, ["**", "*"]
-        elif any(mark in path for mark in _GLOB_MARKS):
-            root, *pattern = _split_at_glob(path)
-        else:
+        root, pattern = _look_through(path, is_folder=info.type == fs.FileType.Directory)
+        if not pattern:
             raise InvalidDataError(f"{source} does not exist; check the path.")
         listed = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
     except OSError as error:
@@ -203,6 +264,12 @@ class OutputFolder:
     """
 
     source: str
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, if it is one of this machine."""
+        path = local_path(self.source)
+        return None if is_uri(path) else Path(path)
 
     def locate(self, name: str) -> tuple[Any, str]:
         """File system and path of a file in it."""

@@ -24,7 +24,7 @@ from spherepair.errors import InvalidDataError, InvalidParameterError, PartError
 from spherepair.estimators import load
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import file_lock
-from spherepair.files.places import OutputFolder, is_uri
+from spherepair.files.places import OutputFolder, list_sources
 from spherepair.scale.engines import ENGINES, Task, check_engine
 from spherepair.scale.labeling import (
     PREDICT,
@@ -38,7 +38,16 @@ from spherepair.scale.labeling import (
     model_needs,
     training_needs,
 )
-from spherepair.scale.parts import PART_ROWS, Estimate, Part, Progress, Summary, find_done, plan_parts
+from spherepair.scale.parts import (
+    PART_ROWS,
+    Estimate,
+    Part,
+    Progress,
+    Summary,
+    check_out,
+    find_done,
+    plan_parts,
+)
 from spherepair.scale.row_samples import SAMPLE_ROWS, choose_sample, draw_sample, fit_sample
 
 __all__ = ["Estimate", "Progress", "Summary", "estimate", "fit", "predict", "predict_fn", "transform"]
@@ -163,7 +172,7 @@ def estimate(
         As in :func:`predict`.
     """
     work = _work(model, out, id_column, PREDICT, embedding=embedding, false_alarms=false_alarms)
-    parts = plan_parts(source, work.needs, part_rows=part_rows)
+    parts = _planned(work, source, part_rows)
     done = find_done(parts, work.out, work.fingerprint)
     known = [part.n_rows for part in parts if part.n_rows is not None]
     n_rows = sum(known) if len(known) == len(parts) else None
@@ -227,8 +236,9 @@ def fit(
         raise InvalidParameterError(
             f"sample_rows must be a whole number of at least 2 or 'auto', got {sample_rows!r} instead."
         )
+    source = list_sources(source)
     if out is not None:
-        check_labels(out, carried.get("engine", "local"), carried.get("address"))
+        check_labels(source, out, carried.get("engine", "local"), carried.get("address"))
     fresh = SpherePair() if estimator is None else clone(estimator)
     needs = replace(training_needs(fresh), id_column=id_column, drop=tuple(drop))
     sample = draw_sample(source, pairs, needs=needs, n_sample=n_sample)
@@ -243,9 +253,10 @@ def fit(
     return fitted
 
 
-def check_labels(out: str | os.PathLike[str], engine: str, address: str | None) -> None:
+def check_labels(source: Any, out: str | os.PathLike[str], engine: str, address: str | None) -> None:
     """Refuse before a fit what would stop :func:`predict` after it."""
     check_engine(engine, address)
+    check_out(source, OutputFolder(os.fspath(out)))
     if there := sorted(OutputFolder(os.fspath(out)).names()):
         raise InvalidParameterError(
             f"{out} holds {there[0]}; choose an empty or new folder. Where a fit was interrupted while it "
@@ -304,12 +315,12 @@ def _run(
     progress: Callable[[Progress], None] | None,
 ) -> Summary:
     check_engine(engine, address)
-    started, parts = time.monotonic(), plan_parts(source, work.needs, part_rows=part_rows)
+    started, parts = time.monotonic(), _planned(work, source, part_rows)
     if all(part.n_rows == 0 for part in parts):
         raise InvalidDataError("the data set has no rows; there is nothing to label.")
     with ExitStack() as stack:
-        if not is_uri(work.out.source):
-            _claim(stack, Path(work.out.source))
+        if work.out.folder is not None:
+            _claim(stack, work.out.folder)
         kept = find_done(parts, work.out, work.fingerprint)
         found, n_rows = list(kept.values()), 0
         left = [part for part in parts if part.output not in kept]
@@ -334,14 +345,18 @@ def _run(
     )
 
 
+def _planned(work: Work, source: Any, part_rows: int) -> list[Part]:
+    sources = list_sources(source)
+    check_out(sources, work.out)
+    return plan_parts(sources, work.needs, part_rows=part_rows)
+
+
 def _output(part: Part) -> str:
     return part.output
 
 
 def _claim(stack: ExitStack, folder: Path) -> None:
     """Lock the folder for this job, and remove half-written files of killed processes."""
-    if folder.exists() and not folder.is_dir():
-        raise InvalidParameterError(f"{folder} is a file; labels of a data set are written to a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     if not stack.enter_context(file_lock(folder / _LOCK)):
         raise InvalidParameterError(

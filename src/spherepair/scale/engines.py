@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -87,7 +88,15 @@ def _in_processes(task: Task, parts: dict[int, Any], n_workers: int) -> Iterator
     # The variable and not torch.set_num_threads, which leaves some pools as they are.
     with parallel_config(backend="loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=n_workers, return_as="generator_unordered", batch_size=1)
-        yield from pool(delayed(_numbered)(task.do, place, part) for place, part in list(parts.items()))
+        found = pool(delayed(_numbered)(task.do, place, part) for place, part in list(parts.items()))
+        try:
+            for outcome in found:  # noqa: UP028 - "yield from" would close it where warnings are shown
+                yield outcome
+        finally:
+            # After an error nobody wants the other parts; joblib would warn that they are not used.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found.close()
 
 
 def _numbered(do: Callable[..., Any], place: int, part: Any) -> tuple[int, Any]:

@@ -180,6 +180,7 @@ def _write_part(work: Work, part: Part, model: Any) -> Outcome:
         closing(read_ahead(opened.batches(work.needs, part.groups))) as ahead,
     ):
         for batch in ahead:
+            _refuse_missing_ids(work, batch)
             found = _label(work, model, batch)
             labels = found.known_labels(work.false_alarms)
             writer.write_table(output_table(work, schema, batch, found))
@@ -191,6 +192,12 @@ def _write_part(work: Work, part: Part, model: Any) -> Outcome:
         said = {MODEL_KEY: work.fingerprint, INPUT_KEY: part.fingerprint, COUNTS_KEY: str(sizes)}
         writer.add_key_value_metadata(said)
     return Outcome(part, n_rows, tuple(sizes))
+
+
+def _refuse_missing_ids(work: Work, batch: RowBatch) -> None:
+    if batch.ids is not None and batch.ids.null_count:
+        row = batch.first + int(np.argmax(np.asarray(batch.ids.is_null())))
+        raise InvalidDataError(f"row {row} has no ID in column {work.needs.id_column!r}; every row needs one")
 
 
 def _label(work: Work, model: Any, batch: RowBatch) -> RowAssessment:
@@ -266,7 +273,8 @@ class LabelBatches:
         if hasattr(batches, "iloc"):  # pandas
             return self._label(pa.Table.from_pandas(batches, preserve_index=False)).to_pandas()
         if isinstance(batches, pa.RecordBatch):
-            return self._label(as_table(batches)).combine_chunks().to_batches()[0]
+            found = self._label(as_table(batches)).combine_chunks()
+            return [*found.to_batches(), pa.RecordBatch.from_pylist([], found.schema)][0]
         return self._label(batches) if isinstance(batches, pa.Table) else self._stream(batches)
 
     def schema(self, id_type: Any = None) -> Any:
@@ -284,15 +292,25 @@ class LabelBatches:
         wanted = [name for name in wanted if name != needs.id_column]
         if missing := [name for name in (*wanted, needs.id_column) if name and name not in names]:
             raise InvalidDataError(f"the batch has no column {missing[0]!r}.")
+        ids = None if needs.id_column is None else table[needs.id_column]
+        if not len(table):  # Spark and Dask hand out empty partitions
+            return self.schema(_type_of(ids)).empty_table()
         if named := [name for name in needs.pictures if not holds_bytes(table[name].type)]:
             raise InvalidDataError(
                 f"a batch has no folder in which to look up the names of column {named[0]!r}; give the "
                 "contents of the pictures."
             )
-        ids = None if needs.id_column is None else table[needs.id_column]
-        batch = RowBatch(table.select(wanted), ids, 0)
-        schema = self.schema(None if ids is None else ids.type)
+        batch, schema = RowBatch(table.select(wanted), ids, 0), self.schema(_type_of(ids))
         return output_table(self._work, schema, batch, self._work.label(self._model(), batch.X))
 
     def _model(self) -> Any:
         return _open_model(self._folder, self._digest, self._device, None)
+
+
+def _type_of(ids: Any) -> Any:
+    """Type of IDs; no rows of pandas have none where they would be texts."""
+    import pyarrow as pa
+
+    if ids is None:
+        return None
+    return pa.string() if pa.types.is_null(ids.type) and not len(ids) else ids.type

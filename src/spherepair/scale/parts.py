@@ -16,7 +16,7 @@ from typing import Any
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.files.columns import PARQUET_SUFFIXES
 from spherepair.files.data_sets import DataFile, Needs, group_bounds, open_data_file
-from spherepair.files.places import OutputFolder, SourceFile, find_files
+from spherepair.files.places import OutputFolder, SourceFile, find_files, find_reread
 
 #: Files with more rows than this are divided at their row groups.
 PART_ROWS = 1_000_000
@@ -174,7 +174,7 @@ def open_files(files: Sequence[SourceFile], needs: Needs) -> list[DataFile]:
 
 def _divide(opened: DataFile, part_rows: int) -> list[Part]:
     file, sizes = opened.file, opened.group_sizes
-    name = file.name if file.name.lower().endswith(PARQUET_SUFFIXES) else f"{file.name}.parquet"
+    name = _output_name(file.name)
     whole = Part(file, None, name, None if sizes is None else sum(sizes), file.n_bytes)
     bounds = [] if sizes is None else group_bounds(sizes, part_rows)
     if sizes is None or len(bounds) < 2:
@@ -191,6 +191,21 @@ def _divide(opened: DataFile, part_rows: int) -> list[Part]:
         )
         for place, (bound, rows) in enumerate(zip(bounds, n_rows, strict=True))
     ]
+
+
+def _output_name(name: str) -> str:
+    return name if name.lower().endswith(PARQUET_SUFFIXES) else f"{name}.parquet"
+
+
+def check_out(source: Any, out: OutputFolder) -> None:
+    """Refuse outputs whose folder is a file, or that the next run would read as rows."""
+    if out.folder is not None and out.folder.exists() and not out.folder.is_dir():
+        raise InvalidParameterError(f"{out.source} is a file; labels of a data set are written to a folder.")
+    if (name := find_reread(source, out, rename=_output_name)) is not None:
+        raise InvalidParameterError(
+            f"{out.source} is inside the data that is read, so {name} would be read as rows the next time; "
+            "choose a folder outside it."
+        )
 
 
 def find_done(parts: Sequence[Part], out: OutputFolder, model: str) -> dict[str, Outcome]:
