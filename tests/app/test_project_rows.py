@@ -13,6 +13,8 @@ from PIL import Image
 
 from spherepair.app import project_rows
 from spherepair.app.project_rows import Layout, Rows, Source, read_source, store_rows, suggest_layout
+from spherepair.app.projects import Projects
+from spherepair.cli.label_command import _project as open_project
 from spherepair.errors import InvalidDataError
 
 
@@ -148,3 +150,36 @@ def test_bad_files_are_one_sentence(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InvalidDataError, match=message):
         read_source(tmp_path / name)
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/*", "file://{}"])
+def test_many_files_are_rows_of_one_project(tmp_path, form):
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "b.csv").write_text("message,id\nwhere is my parcel?,003\n")
+    pq.write_table(pa.table({"id": ["001", "002"], "message": ["a loan, please", "my card"]}), rows / "a.pq")
+    source = form.format(rows)
+    table = read_source(source).table
+    assert table["id"].to_pylist() == ["001", "002", "003"]
+    home = Projects(tmp_path / "home")
+    asked = {"text": "message", "images": None, "id_column": "id", "demo": False}
+    project = open_project(home, source, **asked)
+    assert open_project(home, source, **asked) == project
+    assert [(one.name, one.n_rows) for one in home.list()] == [("rows", 3)]
+    (rows / "c.csv").write_text("message,id\nanother one,004\n")
+    assert open_project(home, source, **asked) != project
+    with pytest.raises(InvalidDataError, match=r"does not exist|holds no pictures|is a folder"):
+        read_source(rows, trusted=False)
+
+
+def test_pictures_lie_beside_the_files_that_name_them(tmp_path):
+    for level, name in enumerate(("one", "two")):
+        (tmp_path / "rows" / name).mkdir(parents=True)
+        (tmp_path / "rows" / name / "p.png").write_bytes(png(level))
+        (tmp_path / "rows" / name / "rows.csv").write_text("picture\np.png\n")
+    source = read_source(tmp_path / "rows")
+    layout = suggest_layout(source, images="picture")
+    (tmp_path / "project").mkdir()
+    store_rows(tmp_path / "project", source, layout)
+    stored = Rows(tmp_path / "project", layout)
+    assert [bytes(stored.picture(row)) for row in range(2)] == [png(0), png(1)]

@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import make_blobs
 from tests.forked_command import ForkedCommand
@@ -105,6 +106,25 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
     with mock.patch.dict(os.environ):
         assert main(fit) == 0
     return data
+
+
+@pytest.fixture(scope="session")
+def split_rows(example: Example) -> Path:
+    """The rows in a folder of three files: parquet, csv with its columns in another order, parquet."""
+    folder = example.folder / "split"
+    folder.mkdir()
+    columns = {"name": example.ids, **{f"f{place}": example.X[:, place] for place in range(5)}}
+    parts = [pa.table(columns).slice(40 * place, 40) for place in range(3)]
+    pq.write_table(parts[0], folder / "part-1.parquet")
+    pa_csv.write_csv(parts[1].select(sorted(columns)), folder / "part-2.csv")
+    pq.write_table(parts[2], folder / "part-3.parquet")
+    return folder
+
+
+@pytest.fixture(params=["{}", "{}/part-*", "file://{}"], ids=["folder", "glob", "uri"])
+def many(request: pytest.FixtureRequest, split_rows: Path) -> str:
+    """The rows in many files, named in each way that there is."""
+    return str(request.param).format(split_rows)
 
 
 @pytest.fixture(scope="session")

@@ -542,3 +542,17 @@ def test_answers_to_look_at_again_are_asked_first_and_no_longer_known(call, exam
     (said,) = Constraints.read(out)
     assert (said.left, said.right, said.is_must_link) == (0, other, False)
     assert done.json["contradictions"] == 0
+
+
+def test_many_files_are_the_rows_of_one(call, example, many, right, tmp_path):
+    asked = ("--id", "name", "-o", tmp_path / "a.jsonl", "--answerer", right(), *SMALL)
+    done = call("ask", many, *asked, "--answers", 3, "--labels", tmp_path / "l.csv", "--json")
+    assert done.code == 0, done.err
+    assert pa_csv.read_csv(tmp_path / "l.csv")["name"].to_pylist() == example.ids
+    further = call("ask", example.rows, *asked, "--answers", 5)
+    assert further.code == 0, further.err
+    assert "going on with the 3 answers" in further.err
+    assert f"next        spherepair fit {example.rows}" in further.out
+    refused = call("ask", many, *asked, "--labels", example.folder / "split" / "part-9.csv")
+    assert refused.code == 2
+    assert "would be read as rows the next time" in refused.err

@@ -113,3 +113,19 @@ def test_a_file_of_suspects_needs_a_model(call, example, tmp_path):
     done = call("check", example.numbered_pairs, "--suspects", tmp_path / "again.csv")
     assert done.code == 2
     assert "--model" in done.err
+
+
+def test_pairs_are_checked_against_many_files(call, example, many):
+    asked = ("check", example.pairs, "--id", "name", "--json")
+    done = call(*asked, "--data", many)
+    assert done.code == 0, done.err
+    assert done.json == call(*asked, "--data", example.rows).json
+
+
+def test_suspects_are_not_written_where_they_would_be_read_as_rows(call, example, many, split_rows):
+    suspects = split_rows / "part-4.csv"
+    asked = ("check", example.pairs, "--data", many, "--id", "name", "--model", example.model)
+    done = call(*asked, "--suspects", suspects)
+    assert done.code == 2
+    assert "would be read as rows the next time; choose another place" in done.err
+    assert not suspects.exists()

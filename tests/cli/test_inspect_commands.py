@@ -199,3 +199,19 @@ def test_text_needs_named_columns(report, example):
     done = report("--text", "words", data=example.array)
     assert done.code == 2
     assert "--text needs a file with named columns" in done.err
+
+
+def test_many_files_are_reported_like_one(call, example, many, tmp_path):
+    asked = ("report", example.model, "--id", "name", "--constraints", example.pairs, "--json")
+    one = call(*asked, "--data", example.rows, "--out", tmp_path / "one.html")
+    done = call(*asked, "--data", many, "--out", tmp_path / "many.html", "--text", "name")
+    assert done.code == 0, done.err
+    assert done.json | {"report": "", "shown_as": ""} == one.json | {"report": "", "shown_as": ""}
+    assert all(name in example.ids for pair in done.json["to_label"] for name in pair)
+
+
+def test_ids_are_looked_up_in_many_files(call, example, many):
+    asked = ("clusters", example.model, "--constraints", example.pairs, "--id", "name", "--json")
+    done = call(*asked, "--data", many)
+    assert done.code == 0, done.err
+    assert done.json == call(*asked, "--data", example.rows).json

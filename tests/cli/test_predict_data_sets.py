@@ -307,3 +307,9 @@ def test_a_file_of_very_many_rows_is_sampled(call, rows, tmp_path, monkeypatch, 
     short = ("--pretraining", "none", "--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model")
     done = call("fit", tmp_path / f"all.{ending}", "--drop", "name", "--clusters", "3", *short, "--json")
     assert (done.json["n_rows"], done.json["n_rows_in_data"]) == (100, 120)
+
+
+def test_a_folder_of_rows_does_not_become_one_file(call, example, rows, tmp_path):
+    done = call("predict", example.model, rows, "--out", tmp_path / "labels.csv")
+    assert done.code == 2
+    assert "several files become a folder of parts; name a folder" in done.err

@@ -293,3 +293,20 @@ def test_the_choice_gives_its_options_again() -> None:
     assert choice.as_options() == ["--as", "category:b", "--text", "a", "--drop", "c,d", "--keep-empty"]
     with pytest.raises(InvalidParameterError):
         ColumnChoice.of(as_=["b"])
+
+
+def test_texts_of_many_files_are_asked_about(call: Any, messages: Path, tmp_path: Path) -> None:
+    lines = messages.read_text().splitlines()
+    (tmp_path / "parts").mkdir()
+    for place in range(2):
+        text = "\n".join([lines[0], *lines[1 + 40 * place :][:40]])
+        (tmp_path / "parts" / f"{place}.csv").write_text(text + "\n")
+    asked = ("ask", tmp_path / "parts", "--text", "message", "--id", "key", "-o", tmp_path / "a.jsonl")
+    answer = "import json, sys\nfor line in sys.stdin: print(json.dumps({'answer': 'skip'}), flush=True)\n"
+    (tmp_path / "skip.py").write_text(answer)
+    done = call(*asked, "--answerer", f"{sys.executable} {tmp_path / 'skip.py'}", "--answers", 2, "--json")
+    assert done.code == 0, done.err
+    assert done.json["answers"] == 2
+    done = call("ask", tmp_path / "parts", "--text", "note", "-o", tmp_path / "b.jsonl")
+    assert done.code == 2
+    assert "has no column 'note'; it has 'key', 'message', 'channel'" in done.err

@@ -80,3 +80,41 @@ def test_with_new_rows_the_old_file_must_hold_the_old_ones(call, example, tmp_pa
     )
     assert done.code == 2
     assert "has 100 rows, but the model was fitted on 120" in done.err
+
+
+def test_explain_takes_many_files(call, example, many):
+    asked = ("--id", "name", "--row", example.ids[50], "--json")
+    done = call("explain", example.model, many, *asked)
+    assert done.code == 0, done.err
+    assert done.json == call("explain", example.model, example.rows, *asked).json
+    assert "rows 0 to 119" in call("explain", example.model, many, "--row", "120").err
+
+
+def test_refine_takes_many_files_and_new_ones(call, example, many, tmp_path):
+    (tmp_path / "new").mkdir()
+    for part in range(2):
+        ids = [f"new{part}{k}" for k in range(10)]
+        rows_file(tmp_path / "new" / f"{part}.csv", example.X[10 * part :][:10] + 0.1, ids)
+    lines = [f"{example.ids[k]},new0{k},must-link" for k in range(10)]
+    (tmp_path / "more.csv").write_text("left,right,link\n" + "\n".join(lines) + "\n")
+    done = call(
+        *("refine", example.model, many, "--new", tmp_path / "new", "--id", "name"),
+        *("--constraints", tmp_path / "more.csv", "--out", tmp_path / "m"),
+        *("--labels-out", tmp_path / "l.csv", "--json"),
+    )
+    assert done.code == 0, done.err
+    assert done.json["n_rows"] == 140
+    written = pa_csv.read_csv(tmp_path / "l.csv")["name"].to_pylist()
+    assert written == [*example.ids, *(f"new{part}{k}" for part in range(2) for k in range(10))]
+
+
+def test_labels_are_not_written_where_new_rows_are_read(call, example, tmp_path):
+    (tmp_path / "new").mkdir()
+    rows_file(tmp_path / "new" / "rows.csv", example.X[:10] + 0.1, [f"new{k}" for k in range(10)])
+    done = call(
+        *("refine", example.model, example.rows, "--new", tmp_path / "new", "--id", "name"),
+        *("--constraints", example.pairs, "--out", tmp_path / "m"),
+        *("--labels-out", tmp_path / "new" / "labels.csv"),
+    )
+    assert done.code == 2
+    assert "would be read as rows the next time" in done.err

@@ -14,7 +14,7 @@ import safetensors.torch
 
 from spherepair.encoders import ImageEncoder, TableEncoder, image_networks, pack_encoder, unpack_encoder
 from spherepair.errors import InvalidDataError, InvalidParameterError, MissingDependencyError, ModelFileError
-from spherepair.files.data_tables import picture_files
+from spherepair.files.pictures import picture_files
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,10 @@ pictures.bin     pictures one after the other; pictures.npy says where each begi
 from __future__ import annotations
 
 import io
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -23,11 +22,13 @@ from numpy.typing import NDArray
 
 from spherepair.errors import InvalidDataError, quoted
 from spherepair.files import atomic_write
-from spherepair.files.columns import CSV_SUFFIXES, JSON_LINES_SUFFIXES, PARQUET_SUFFIXES, open_columns
+from spherepair.files.columns import TABLE_SUFFIXES, ColumnFile, open_columns
 from spherepair.files.csv_files import is_text
-from spherepair.files.untrusted import decoding, refuse_above
+from spherepair.files.joined_columns import open_joined
+from spherepair.files.pictures import unzip_pictures
+from spherepair.files.places import data_set_files, local_path
+from spherepair.files.untrusted import refuse_above
 
-TABLE_SUFFIXES = (*CSV_SUFFIXES, *JSON_LINES_SUFFIXES, *PARQUET_SUFFIXES)
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 ID_NAMES = ("id", "key", "uuid")
 #: Texts of this length on average are taken for what the rows are about.
@@ -66,59 +67,72 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file or folder that was read.
+    """A file, many or a folder that was read.
 
     Attributes
     ----------
     table : Arrow table
     pictures : list of bytes or None
         One for each row, where the file itself holds pictures.
-    folder : Path or None
-        Where paths in a column begin; ``None`` for what came over the network: they are never opened.
+    folders : list of (Path or None, int), or None
+        Where paths in a column begin, for so many rows each; ``None`` for rows elsewhere, and at all for what
+        came over the network: they are never opened.
     """
 
     table: pa.Table
     pictures: list[bytes] | None = None
-    folder: Path | None = None
+    folders: list[tuple[Path | None, int]] | None = None
 
 
-def read_source(path: Path, *, text: Sequence[str] = (), trusted: bool = True) -> Source:
-    """Read a csv, json lines or parquet file, a folder of pictures or a zip of them.
+def read_source(source: Path | str, *, text: Sequence[str] = (), trusted: bool = True) -> Source:
+    """Read a csv, json lines or parquet file, many of them, a folder of pictures or a zip of them.
 
     Parameters
     ----------
-    path : Path
+    source : path or str
+        A file or, if `trusted`, a folder, glob or URI.
     text : sequence of str
         Columns to be read as text, such as IDs.
     trusted : bool
         Whether the user of this machine gave the path; what came over the network opens no other file.
     """
+    if trusted and (found := data_set_files(source)):
+        return _read_columns(open_joined(found, str(source), open_one=_open), text, trusted=True)
+    path = Path(local_path(source))
     if path.is_dir():
         files = sorted(f for f in path.rglob("*") if f.suffix.lower() in PICTURE_SUFFIXES and f.is_file())
         names = [f.relative_to(path).as_posix() for f in files]
         return _pictures(path.name, names, [f.read_bytes() for f in files])
     if path.suffix.lower() == ".zip":
-        return _pictures(path.name, *_unzip(path))
-    suffixes, fail = (*TABLE_SUFFIXES, ".zip"), partial(_error, path)
-    file = open_columns(path, suffixes=suffixes, fail=fail)
-    refuse_above(file.n_rows or 0, MOST_ROWS, _ROWS_OF_A_PROJECT, fail)
-    repeated = {name for name in file.names if file.names.count(name) > 1}
-    if repeated:
-        raise InvalidDataError(f"{path.name} has column {quoted(min(repeated))} more than once; rename one.")
+        unpack = partial(unzip_pictures, most_bytes=MOST_UNPACKED, fail=partial(_error, path))
+        return _pictures(path.name, *unpack(path, PICTURE_SUFFIXES))
+    return _read_columns(_open(path), text, trusted=trusted)
+
+
+def _open(path: Path) -> ColumnFile:
+    return open_columns(path, suffixes=(*TABLE_SUFFIXES, ".zip"), fail=partial(_error, path))
+
+
+def _read_columns(file: ColumnFile, text: Sequence[str], *, trusted: bool) -> Source:
+    refuse_above(file.n_rows or 0, MOST_ROWS, _ROWS_OF_A_PROJECT, file.fail)
+    for part in file.parts:
+        if repeated := {name for name in part.names if part.names.count(name) > 1}:
+            raise part.fail(f"has column {quoted(min(repeated))} more than once; rename one.")
     # An ID such as 007 must stay what it is.
     as_text = [name for name in file.names if name in text or name.lower() in ID_NAMES]
     try:
         table = file.read(file.names, text=as_text)
     except UnicodeEncodeError as error:
-        raise InvalidDataError(f"{path.name} holds what is no text (half a character); mend it.") from error
+        raise file.fail("holds what is no text (half a character); mend it.") from error
     except InvalidDataError as error:
-        if "block boundaries" not in str(error):
+        if "block boundaries" not in str(error) or file.parts[0] is not file:
             raise
-        table = _read_long_records(path, as_text)
-    refuse_above(table.num_rows, MOST_ROWS, _ROWS_OF_A_PROJECT, fail)
+        table = _read_long_records(file.path, as_text)
+    refuse_above(table.num_rows, MOST_ROWS, _ROWS_OF_A_PROJECT, file.fail)
     if not table.num_rows:
-        raise fail("has no rows.")
-    return Source(_wide_texts(table), folder=path.parent if trusted else None)
+        raise file.fail("has no rows.")
+    folders = [(part.path.parent if part.is_local else None, len(rows)) for part, rows in file.split(table)]
+    return Source(_wide_texts(table), folders=folders if trusted else None)
 
 
 def suggest_layout(
@@ -179,26 +193,6 @@ def _pictures(name: str, names: list[str], contents: list[bytes]) -> Source:
     if not contents:
         raise InvalidDataError(f"{name} holds no pictures (png, jpeg, gif, webp).")
     return Source(pa.table({"file": pa.array(names, pa.large_string())}), contents)
-
-
-def _unzip(path: Path) -> tuple[list[str], list[bytes]]:
-    with decoding("a zip", partial(_error, path)), zipfile.ZipFile(path) as archive:
-        places = ((PurePosixPath(file.filename), file) for file in archive.infolist())
-        files = [f for p, f in places if p.suffix.lower() in PICTURE_SUFFIXES and p.name[0] != "."]
-        if sum(file.file_size for file in files) > MOST_UNPACKED:
-            raise InvalidDataError(
-                f"{path.name} unpacks to more than {MOST_UNPACKED // 2**30} GiB; split it."
-            )
-        return [file.filename for file in files], list(_unpack(archive, files, path))
-
-
-def _unpack(archive: zipfile.ZipFile, files: list[zipfile.ZipInfo], path: Path) -> Iterator[bytes]:
-    for file in files:
-        with archive.open(file) as stream:
-            content = stream.read(file.file_size + 1)
-        if len(content) > file.file_size:  # the sizes in a zip may lie
-            raise InvalidDataError(f"{path.name} is damaged: {quoted(file.filename)} is larger than it says.")
-        yield content
 
 
 def _wide_texts(table: pa.Table) -> pa.Table:
@@ -354,16 +348,20 @@ class Rows:
 
 def _read_pictures(source: Source, column: str) -> list[bytes]:
     """Pictures at the paths of a column; paths that came over the network are not opened."""
-    if source.folder is None:
+    if source.folders is None:
         raise InvalidDataError(
             "pictures named in a column are read at the command line only: "
             "spherepair label FILE --images COLUMN; upload a zip of pictures instead."
         )
-    names = source.table[column].to_pylist()
+    folders = [folder for folder, n_rows in source.folders for _ in range(n_rows)]
     contents: list[bytes] = []
-    for row, name in enumerate(names):
+    for row, (folder, name) in enumerate(zip(folders, source.table[column].to_pylist(), strict=True)):
+        if folder is None:
+            raise InvalidDataError(
+                "the rows are not on this machine, so pictures that they name are not read."
+            )
         try:
-            contents.append((source.folder / str(name)).read_bytes())
+            contents.append((folder / str(name)).read_bytes())
         except OSError as error:
             raise InvalidDataError(
                 f"row {row} (counting from 0): the picture {quoted(name)} cannot be read ({error.strerror})."

@@ -39,6 +39,7 @@ from spherepair.encoders.table_columns import is_mixed
 from spherepair.errors import InvalidAnswerError, InvalidDataError, RecordError, quoted
 from spherepair.files import atomic_write, atomic_write_text
 from spherepair.files.arrow_rows import side_by_side
+from spherepair.files.places import data_set_files, is_uri, local_path
 from spherepair.files.untrusted import Fail, decoding, refuse_zip_bomb
 
 DETAILS, DATABASE, LOCK = "project.json", "project.db", "project.lock"
@@ -285,11 +286,14 @@ def read_summary(folder: Path, created: str) -> dict[str, Any]:
         return vars(_Counts(opened=created))
 
 
-def origin_of(path: Path, layout: tuple[str | None, ...]) -> str:
-    """A name for a source: the same file with the same columns has the same one."""
-    digest = hashlib.sha256(repr((str(path.absolute()), layout)).encode())
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    for file in files:
+def origin_of(data: str, layout: tuple[str | None, ...]) -> str:
+    """A name for a source: the same files with the same columns have the same one."""
+    path = Path(local_path(data))
+    place = data if is_uri(data) else str(path.absolute())
+    digest = hashlib.sha256(repr((place, layout)).encode())
+    if parts := data_set_files(data):
+        digest.update(repr(parts).encode())
+    for file in [] if parts else sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():
             digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
     return digest.hexdigest()[:32]

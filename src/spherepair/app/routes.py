@@ -20,9 +20,10 @@ from spherepair.app import schemas
 from spherepair.app.exports import export_labels, export_model, export_pairs, export_report, predict_groups
 from spherepair.app.open_project import Labeling
 from spherepair.app.payloads import Payloads, count_links
-from spherepair.app.project_rows import PICTURE_TYPES, TABLE_SUFFIXES, Source, picture_type, read_source
+from spherepair.app.project_rows import PICTURE_TYPES, Source, picture_type, read_source
 from spherepair.app.security import Door, Session, clean_name
 from spherepair.asking.conversation import answer_from_dict
+from spherepair.files.columns import TABLE_SUFFIXES
 
 #: Rows that one request may ask for, and lines of the log.
 MOST_ITEMS, MOST_LINES, MOST_FOUND = 500, 500, 500

@@ -36,6 +36,7 @@ from spherepair.estimators.job import attach_encoder
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files.data_tables import Table
 from spherepair.files.label_files import write_labels
+from spherepair.files.places import Source
 
 RECORD_SUFFIXES = (".jsonl", ".ndjson")
 #: A question that stays on the screen for longer counts as so many seconds: the person was away.
@@ -286,7 +287,7 @@ class Person:
         return [groups.members(root) for root in sorted(groups.roots, key=self._position)]
 
 
-def _check_paths(out: Path, *, inputs: list[Path | None], model: Path | None, labels: Path | None) -> None:
+def _check_paths(out: Path, *, inputs: list[Source | None], model: Path | None, labels: Path | None) -> None:
     """Refuse wrong names before anything is read."""
     if not out.name.lower().endswith(RECORD_SUFFIXES):
         raise InvalidParameterError(f"{out}: the name of a record must end in .jsonl.")
@@ -376,8 +377,8 @@ def _counted(answers: list[Answer]) -> str:
     return "1 answer" if len(answers) == 1 else f"{len(answers)} answers"
 
 
-def _next_command(data: Path, out: Path, id_column: str | None, choice: ColumnChoice) -> str:
-    words = ["spherepair", "fit", str(data), "--constraints", str(out)]
+def _next_command(data: str, out: Path, id_column: str | None, choice: ColumnChoice) -> str:
+    words = ["spherepair", "fit", data, "--constraints", str(out)]
     words += [] if id_column is None else ["--id", id_column]
     words += choice.as_options()
     return shlex.join([*words, "--out", "model/"])

@@ -110,7 +110,7 @@ def clusters(
 
 
 def _pairs_for(
-    model: SpherePair, constraints: Path | None, *, data: Path | None, id_column: str | None
+    model: SpherePair, constraints: Path | None, *, data: str | None, id_column: str | None
 ) -> Constraints:
     """The pairs of the file, or those of the fit."""
     if constraints is None:
@@ -191,7 +191,7 @@ def report(
     model: ModelArgument,
     *,
     data: Annotated[
-        Path,
+        str,
         typer.Option("--data", metavar="DATA", help=f"The rows of the fit, or new ones: {DATA_KINDS}."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file: .html.")],
@@ -269,14 +269,14 @@ def _read_names(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8-sig").splitlines()
 
 
-def _check_report_paths(out: Path, text: str | None, *, data: Path, constraints: Path | None) -> None:
+def _check_report_paths(out: Path, text: str | None, *, data: str, constraints: Path | None) -> None:
     """Refuse wrong names before anything is read."""
     if out.suffix.lower() not in PAGE_SUFFIXES:
         raise InvalidParameterError(f"{out}: the name of a report must end in .html.")
     check_output(out, [data, constraints])
-    if text is not None and data.name.lower().endswith(ARRAY_SUFFIXES):
+    if text is not None and data.lower().endswith(ARRAY_SUFFIXES):
         raise InvalidParameterError(
-            f"--text needs a file with named columns (.csv, .parquet); {data.name} has none."
+            f"--text needs a file with named columns (.csv, .parquet); {Path(data).name} has none."
         )
 
 
@@ -364,7 +364,7 @@ def _group_name(model: SpherePair, cluster: int) -> str | None:
     return f"cluster {cluster} ({model.group_names_[cluster]})" if cluster >= 0 else None
 
 
-def _find_row(table: Table, row: str, data: Path) -> int:
+def _find_row(table: Table, row: str, data: str) -> int:
     if table.ids is not None:
         import pyarrow as pa
         import pyarrow.compute as pc

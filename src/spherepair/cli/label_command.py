@@ -11,17 +11,18 @@ import typer
 from spherepair.cli import options
 from spherepair.cli.terminal import command_terminal
 from spherepair.errors import InvalidParameterError, MissingDependencyError
+from spherepair.files.places import is_many
 
 #: The password may come from here, so that no list of processes shows it.
 PASSWORD_VARIABLE = "SPHEREPAIR_PASSWORD"
 #: A token of one's own, for programs that start the server.
 TOKEN_VARIABLE = "SPHEREPAIR_TOKEN"
-LABEL_KINDS = "csv, jsonl or parquet, a folder of pictures or a zip of them"
+LABEL_KINDS = "csv or parquet, a folder, glob or URI of these; jsonl; a folder or zip of pictures"
 
 
 def label(
     data: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(metavar="[DATA]", help=f"Rows: {LABEL_KINDS}.", show_default="the projects there are"),
     ] = None,
     *,
@@ -111,7 +112,7 @@ def _door(home: Path, **settings: Any) -> Any:
 
 
 def _project(
-    home: Any, data: Path | None, *, text: str | None, images: str | None, id_column: str | None, demo: bool
+    home: Any, data: str | None, *, text: str | None, images: str | None, id_column: str | None, demo: bool
 ) -> str | None:
     """The project to open: that of the data, made on the first call."""
     from spherepair.app.project_rows import read_source
@@ -129,6 +130,20 @@ def _project(
         else:
             source = read_source(data, text=[name for name in (text, id_column) if name])
             found = home.create(
-                source, name=data.stem, text=text, images=images, id_column=id_column, origin=origin
+                source, name=_name_of(data), text=text, images=images, id_column=id_column, origin=origin
             )
     return str(found.id)
+
+
+def _name_of(data: str) -> str:
+    """A name for a project: that of the file, or of the folder with many.
+
+    Examples
+    --------
+    >>> _name_of("messages.csv"), _name_of("s3://bucket/rows?region=eu-west-1"), _name_of("rows/*.csv")
+    ('messages', 'rows', 'rows')
+    """
+    if not is_many(data):
+        return Path(data).stem
+    parts = [part for part in Path(data.partition("?")[0]).parts if not any(mark in part for mark in "*[")]
+    return Path(parts[-1]).stem if parts else "rows"

@@ -50,6 +50,7 @@ from spherepair.estimators.job import attach_encoder, detach_encoder, joined_lab
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files.data_tables import Table, column_names
 from spherepair.files.label_files import write_labels
+from spherepair.files.places import Source
 from spherepair.metrics import pair_satisfaction
 from spherepair.persistence import MODEL_FILE
 from spherepair.scale.row_samples import SAMPLE_ROWS, Sample, fit_sample
@@ -60,13 +61,13 @@ RefinedOption = Annotated[
     typer.Option("--out", "-o", metavar="MODEL", help="Folder for the new model; may be the old one's."),
 ]
 NewRowsOption = Annotated[
-    Path | None,
-    typer.Option("--new", metavar="DATA", help="File of new rows, which join the model after those of DATA."),
+    str | None,
+    typer.Option("--new", metavar="DATA", help="New rows, which join the model after those of DATA."),
 ]
 
 
 def fit(
-    data: options.TrainingArgument,
+    data: options.ManyArgument,
     *,
     constraints: options.OptionalPairsOption = None,
     out: options.ModelOption,
@@ -121,7 +122,7 @@ def fit(
         source = data if len(data) > 1 else data[0]
         is_sampled = sample_rows is not None or is_large(source)
         carried = {"--engine": engine, "--workers": workers, "--address": address}
-        check_labels_out(labels_out, is_sampled, carried, [*map(Path, data), constraints], out)
+        check_labels_out(labels_out, is_sampled, carried, [*data, constraints], out)
         how: dict[str, Any] = {"on_conflict": on_conflict, "checkpoint": checkpoint, "terminal": terminal}
         if is_sampled:
             size = count_or_auto(sample_rows or str(SAMPLE_ROWS), "--sample-rows")
@@ -135,7 +136,7 @@ def fit(
                 label_data_set(source, terminal, **asked, **carried_by(engine, workers, address))
         else:
             table, pairs, encoder = read_inputs(
-                Path(data[0]), constraints, id_column=id_column, choice=choice, terminal=terminal
+                data[0], constraints, id_column=id_column, choice=choice, terminal=terminal
             )
             sample = Sample(table.X, None, pairs, table.n_rows, table.ids)
             took = _train(model, sample, encoder, table.raw, **how)
@@ -197,7 +198,7 @@ def refine(
     with command_terminal("refine", as_json=as_json, quiet=quiet) as terminal:
         check_model_folder(out)
         if labels_out is not None:
-            check_label_file(labels_out, [data, constraints])
+            check_label_file(labels_out, [data, new_rows, constraints])
             for folder in (out, model):
                 refuse_within(labels_out, folder, option="--labels-out")
         with terminal.spinner(f"reading {data} and {constraints}"):
@@ -207,7 +208,7 @@ def refine(
                 _warn_about_unused_columns(data, table, terminal)
             if new_rows is not None:
                 further = read_rows_for(fitted, new_rows, id_column=id_column, drop=drop or ())
-                table = joined_tables(table, further, n_known=len(fitted.labels_), path=data)
+                table = joined_tables(table, further, n_known=len(fitted.labels_), data=data)
             rows = training_table(fitted, table.X)  # refuses other rows before pairs are looked up in them
             encoder = detach_encoder(fitted)
             given = Constraints.read(constraints, ids=table.ids, n_rows=table.n_rows)
@@ -261,7 +262,7 @@ def build_model(
 
 
 def read_inputs(
-    data: Path,
+    data: Source,
     constraints: Path | None,
     *,
     id_column: str | None,
@@ -341,7 +342,7 @@ def result_lines(model: SpherePair, pairs: Constraints, *, seconds: float) -> li
     return [*lines, *said, f"time        {seconds:.1f} s"]
 
 
-def _warn_about_unused_columns(data: Path, table: Table, terminal: Terminal) -> None:
+def _warn_about_unused_columns(data: Source, table: Table, terminal: Terminal) -> None:
     """Warn that pairs are read as positions if the file has a column that may hold IDs."""
     unused = [] if table.names is None else sorted(set(column_names(data)) - set(table.names))
     if unused:

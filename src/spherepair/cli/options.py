@@ -13,8 +13,9 @@ import typer
 
 from spherepair.errors import InvalidParameterError, quoted
 from spherepair.files import try_to_create
+from spherepair.files.places import Source, refuse_overwritten
 
-DATA_KINDS = ".csv, .parquet, .xlsx, .npy, .npz, .svmlight or a folder of pictures"
+DATA_KINDS = ".csv, .parquet, .npy, a folder, glob or URI of these; .xlsx, .npz, .svmlight; a picture folder"
 PAIR_KINDS = ".csv, .parquet or .jsonl with left, right, link and optionally weight"
 LABEL_SUFFIXES = (".csv", ".parquet", ".npy")
 
@@ -58,14 +59,12 @@ class Preset(StrEnum):
 
 
 DataArgument = Annotated[
-    Path, typer.Argument(metavar="DATA", help=f"Rows of features: {DATA_KINDS}.", show_default=False)
+    str, typer.Argument(metavar="DATA", help=f"Rows of features: {DATA_KINDS}.", show_default=False)
 ]
-TrainingArgument = Annotated[
+ManyArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="DATA...",
-        help=f"Rows of features: {DATA_KINDS}; or .parquet, .csv or .npy files, a folder, glob or URI.",
-        show_default=False,
+        metavar="DATA...", help=f"Rows of features: {DATA_KINDS}; or several.", show_default=False
     ),
 ]
 ModelArgument = Annotated[
@@ -75,7 +74,7 @@ PairsArgument = Annotated[
     Path, typer.Argument(metavar="PAIRS", help=f"Pairs: {PAIR_KINDS}.", show_default=False)
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", metavar="DATA", help=f"Rows the pairs refer to: {DATA_KINDS}.")
+    str | None, typer.Option("--data", metavar="DATA", help=f"Rows the pairs refer to: {DATA_KINDS}.")
 ]
 IdOption = Annotated[
     str | None,
@@ -334,14 +333,14 @@ def layer_sizes(text: str, option: str = "--hidden-dims") -> str | tuple[int, ..
     )
 
 
-def check_label_file(path: Path, inputs: Iterable[Path | None]) -> None:
+def check_label_file(path: Path, inputs: Iterable[Source | None]) -> None:
     """Refuse a label file with an unknown ending, in a missing folder, or that is also an input."""
     if path.suffix.lower() not in LABEL_SUFFIXES:
         raise InvalidParameterError(f"{path}: the name of a label file must end in .csv, .parquet or .npy.")
     check_output(path, inputs)
 
 
-def check_output(path: Path, inputs: Iterable[Path | None] = ()) -> None:
+def check_output(path: Path, inputs: Iterable[Source | None] = ()) -> None:
     """Refuse an output that is a folder, cannot be written, or would overwrite an input."""
     if path.is_dir():
         raise InvalidParameterError(f"{path} is a folder; give the name of a file.")
@@ -351,8 +350,8 @@ def check_output(path: Path, inputs: Iterable[Path | None] = ()) -> None:
         raise InvalidParameterError(f"{path} cannot be written: no permission to write to {path.parent}.")
     _try(path)
     for given in inputs:
-        if given is not None and path.exists() and given.exists() and os.path.samefile(path, given):
-            raise InvalidParameterError(f"{path} is also an input; choose another name for the output.")
+        if given is not None:
+            refuse_overwritten(path, given)
 
 
 def check_model_folder(folder: Path) -> None:

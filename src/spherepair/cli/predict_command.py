@@ -25,22 +25,13 @@ from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_sets import RowBatch, open_data_file, read_ahead
 from spherepair.files.data_tables import Table
 from spherepair.files.label_files import open_labels
-from spherepair.files.places import find_files, is_many, local_path
+from spherepair.files.places import Source, data_set_files, find_files, is_many, local_path
 from spherepair.scale.labeling import model_needs
 
 #: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
 BLOCK_ROWS = 65_536
 
 
-RowsArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="DATA...",
-        help=f"Rows of features: {options.DATA_KINDS}; or a data set of .parquet, .csv or .npy files: "
-        "several files, a folder, 'rows/*.parquet', s3://bucket/rows.",
-        show_default=False,
-    ),
-]
 OutOption = Annotated[
     str,
     typer.Option(
@@ -69,7 +60,7 @@ DryRunOption = Annotated[
 
 def predict(
     model: options.ModelArgument,
-    data: RowsArgument,
+    data: options.ManyArgument,
     *,
     out: OutOption,
     id_column: options.IdOption = None,
@@ -121,7 +112,7 @@ def check_labels_out(
     labels_out: Path | None,
     is_sampled: bool,
     carried: dict[str, Any],
-    inputs: Iterable[Path | None],
+    inputs: Iterable[Source | None],
     model: Path,
 ) -> None:
     """Refuse a place for the labels of a fit that is not a file, or of a fit on a sample not a folder."""
@@ -162,7 +153,7 @@ def label_data_set(source: Any, terminal: Terminal, **asked: Any) -> scale.Summa
 def _is_data_set(data: Sequence[str], out: str, used: Sequence[str]) -> bool:
     """Whether rows are labeled in parts: there are several files, or the output is no file of labels."""
     named = out.lower().endswith(options.LABEL_SUFFIXES)
-    if len(data) > 1 or is_many(data[0]):
+    if len(data) > 1 or is_many(data[0]) or (named and data_set_files(data[0])):
         if named:
             raise InvalidParameterError(
                 f"{out} has the name of a file, but several files become a folder of parts; name a folder."

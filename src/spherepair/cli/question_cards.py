@@ -33,7 +33,8 @@ from spherepair.encoders import TableEncoder
 from spherepair.errors import InvalidDataError
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import atomic_write_text
-from spherepair.files.data_tables import Table
+from spherepair.files.data_tables import Table, is_picture_folder
+from spherepair.files.places import Source
 from spherepair.report.row_cards import (
     ImageShape,
     as_texts,
@@ -146,7 +147,7 @@ class Items:
 
 
 def read_items(
-    data: Path, choice: ColumnChoice, *, id_column: str | None, terminal: Terminal
+    data: Source, choice: ColumnChoice, *, id_column: str | None, terminal: Terminal
 ) -> tuple[Table, Items, TableEncoder | None]:
     """The features of a file, checked, what is shown of its rows, and what encoded them, if anything did."""
     raw, encoder = read_raw(data, choice, id_column=id_column)
@@ -160,7 +161,7 @@ def read_items(
         return raw, Items(array, raw.names, ids, image_shape=find_image_shape(array)), None
     table = encode(raw, encoder, terminal)
     named = {kind: encoder.used_columns(kind) for kind in ("text", "image")} if choice.only_named else {}
-    named = {"image": encoder.used_columns("image")} if data.is_dir() else named
+    named = {"image": encoder.used_columns("image")} if is_picture_folder(data) else named
     texts, pictures = (
         as_texts(raw.X[named[kind][0]], raw.n_rows, what=kind) if named.get(kind) else None
         for kind in ("text", "image")

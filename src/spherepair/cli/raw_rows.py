@@ -23,16 +23,14 @@ from spherepair.estimators.job import takes_raw_rows
 from spherepair.files.columns import CSV_SUFFIXES, text_array
 from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import (
-    FILE_COLUMN,
     Table,
     column_names,
-    has_named_columns,
-    locate_pictures,
-    picture_files,
+    is_picture_folder,
     read_table,
     split_names,
 )
-from spherepair.files.places import DATA_SET_SUFFIXES, find_files, is_many
+from spherepair.files.pictures import FILE_COLUMN
+from spherepair.files.places import DATA_SET_SUFFIXES, Source, data_set_files, find_files, is_many
 from spherepair.scale.row_samples import SAMPLE_ROWS, Sample, choose_sample, count_rows, draw_sample
 
 #: Kinds that are read as text, whatever the values look like.
@@ -100,18 +98,17 @@ class ColumnChoice:
         found += [part for name in self.drop for part in ("--drop", name)]
         return [*found, "--keep-empty"] if self.keep_empty else found
 
-    def for_data(self, data: Path) -> ColumnChoice:
+    def for_data(self, data: Source) -> ColumnChoice:
         """The choice with the name of the only column of a folder of pictures; wrong names are refused."""
-        if data.is_dir():
+        if is_picture_folder(data):
             return replace(self, kinds={FILE_COLUMN: "image"}, drop=(), only_named=True)
-        if not has_named_columns(data):
+        if not (names := column_names(data)):
             if self.kinds:
                 raise InvalidParameterError(
                     "--text, --images and --as need a file with named columns (.csv, .parquet, .xlsx); "
-                    f"{data.name} has none."
+                    f"{Path(data).name} has none."
                 )
             return self
-        names = column_names(data)
         unknown = [name for name in (*self.kinds, *split_names(self.drop, names)) if name not in names]
         if unknown:
             lacking = listed(list(dict.fromkeys(unknown)))
@@ -119,39 +116,44 @@ class ColumnChoice:
         return self
 
 
-def read_raw(data: Path, choice: ColumnChoice, *, id_column: str | None) -> tuple[Table, TableEncoder | None]:
-    """The rows of a file, and an encoder that is not fitted yet where they are more than numbers."""
+def read_raw(
+    data: Source, choice: ColumnChoice, *, id_column: str | None
+) -> tuple[Table, TableEncoder | None]:
+    """The rows of a file or of many, and an encoder not fitted yet where they are more than numbers."""
     choice = choice.for_data(data)
-    if data.is_dir() or not has_named_columns(data):
-        table = read_table(data, id_column=id_column, drop=choice.drop)
-    else:
-        texts = [name for name, kind in choice.kinds.items() if kind in TEXT_KINDS]
-        kept = list(choice.kinds) if choice.only_named else None
-        dropped = choice.drop if kept is None else ()
-        table = read_table(data, id_column=id_column, drop=dropped, features=kept, mixed=True, text=texts)
-        pictures = [name for name, kind in choice.kinds.items() if kind == "image"]
-        table = replace(table, X=locate_pictures(table.X, pictures, data.parent, data))
+    kept = list(choice.kinds) if choice.only_named else None
+    table = read_table(
+        data,
+        id_column=id_column,
+        drop=choice.drop if kept is None else (),
+        features=kept,
+        mixed=True,
+        text=[name for name, kind in choice.kinds.items() if kind in TEXT_KINDS],
+        pictures=[name for name, kind in choice.kinds.items() if kind == "image"],
+    )
     if not choice.kinds and not (hasattr(table.X, "schema") and is_mixed(table.X)):
         return table, None
     return table, TableEncoder(choice.kinds or None, keep_empty=choice.keep_empty)
 
 
-def read_rows_for(model: Any, path: Path, *, id_column: str | None, drop: Sequence[str]) -> Table:
+def read_rows_for(model: Any, data: Source, *, id_column: str | None, drop: Sequence[str]) -> Table:
     """Read rows with the columns of the fit; other columns of the file are ignored."""
     if takes_raw_rows(model):
         encoder = model.encoder_
-        if path.is_dir():
-            return read_table(path)
         if not hasattr(encoder, "used_columns"):  # of texts or pictures alone, fitted in Python
-            return read_table(path, id_column=id_column, drop=drop, mixed=True)
-        texts = [name for kind in TEXT_KINDS for name in encoder.used_columns(kind)]
-        features = encoder.used_columns()
-        table = read_table(path, id_column=id_column, drop=drop, features=features, mixed=True, text=texts)
-        pictures = encoder.used_columns("image")
-        return replace(table, X=locate_pictures(table.X, pictures, path.parent, path))
+            return read_table(data, id_column=id_column, drop=drop, mixed=True)
+        return read_table(
+            data,
+            id_column=id_column,
+            drop=drop,
+            features=encoder.used_columns(),
+            mixed=True,
+            text=[name for kind in TEXT_KINDS for name in encoder.used_columns(kind)],
+            pictures=encoder.used_columns("image"),
+        )
     names = getattr(model, "feature_names_in_", None)
     return read_table(
-        path,
+        data,
         id_column=id_column,
         drop=drop,
         features=None if names is None else [str(name) for name in names],
@@ -196,7 +198,7 @@ def is_large(data: str | Sequence[str]) -> bool:
         return True
     path = Path(data)
     if path.is_dir():
-        return _has_rows(path)
+        return bool(data_set_files(path))
     if not path.name.lower().endswith(DATA_SET_SUFFIXES):
         return False
     try:
@@ -205,20 +207,6 @@ def is_large(data: str | Sequence[str]) -> bool:
         return count_rows(path) > SAMPLE_ROWS
     except (InvalidDataError, OSError):
         return False  # its reader will refuse it
-
-
-def _has_rows(folder: Path) -> bool:
-    """Whether a folder holds files of rows; if not, it must be one of pictures."""
-    try:
-        return bool(find_files(folder))
-    except InvalidDataError as no_rows:
-        try:
-            picture_files(folder)
-        except InvalidDataError:
-            raise InvalidDataError(
-                f"{folder} holds neither rows ({', '.join(DATA_SET_SUFFIXES)}) nor pictures."
-            ) from no_rows
-        return False
 
 
 def trust_weights(model: Any, encoder: TableEncoder | None) -> None:
@@ -278,11 +266,11 @@ def read_sample(
     return sample, raw, encoder
 
 
-def joined_tables(table: Table, further: Table, *, n_known: int, path: Path) -> Table:
-    """The rows of the fit, followed by those of another file."""
+def joined_tables(table: Table, further: Table, *, n_known: int, data: Source) -> Table:
+    """The rows of the fit, followed by those of another file or of many."""
     if table.n_rows != n_known:
         raise InvalidDataError(
-            f"{path} has {table.n_rows} rows, but the model was fitted on {n_known}; with --new it must hold "
+            f"{data} has {table.n_rows} rows, but the model was fitted on {n_known}; with --new it must hold "
             "exactly these."
         )
     X: Any

@@ -37,9 +37,7 @@ from spherepair.constraints.pair_arrays import (
 from spherepair.constraints.row_ids import RowIds, as_text, find_rows, plain
 from spherepair.errors import ConstraintWarning, listed, quoted
 from spherepair.files.columns import (
-    CSV_SUFFIXES,
-    JSON_LINES_SUFFIXES,
-    PARQUET_SUFFIXES,
+    TABLE_SUFFIXES,
     ColumnFile,
     open_columns,
     require_pyarrow,
@@ -47,7 +45,6 @@ from spherepair.files.columns import (
 )
 from spherepair.files.untrusted import PAIR_BYTES, refuse_large
 
-SUFFIXES = (*CSV_SUFFIXES, *JSON_LINES_SUFFIXES, *PARQUET_SUFFIXES)
 MUST_LINK_WORDS = ("must-link", "must_link", "must", "ml", "same", "1", "1.0", "true", "yes")
 CANNOT_LINK_WORDS = (
     *("cannot-link", "cannot_link", "cannot", "cl", "different"),
@@ -68,7 +65,7 @@ _USED = {
 
 def open_annotations(path: Path) -> ColumnFile:
     """Open a file of pairs or labels."""
-    return open_columns(path, suffixes=SUFFIXES, fail=lambda reason: invalid(f"{path} {reason}"))
+    return open_columns(path, suffixes=TABLE_SUFFIXES, fail=lambda reason: invalid(f"{path} {reason}"))
 
 
 def read_pairs(kind: type[Pairs], file: ColumnFile, *, ids: Any, n_rows: int | None) -> Pairs:
@@ -192,8 +189,8 @@ def _refuse_two_values(value: ValueArray, by_link: ValueArray, locate: Locate) -
 def write_pairs(pairs: PairArrays, path: str | os.PathLike[str], *, ids: Any) -> None:
     """Write a file of pairs, whole or not at all."""
     path = Path(path)
-    if not path.name.lower().endswith(SUFFIXES):
-        raise invalid(f"{path} is of an unknown kind; its name must end in {', '.join(SUFFIXES)}.")
+    if not path.name.lower().endswith(TABLE_SUFFIXES):
+        raise invalid(f"{path} is of an unknown kind; its name must end in {', '.join(TABLE_SUFFIXES)}.")
     require_pyarrow(path)
     if not path.parent.is_dir():
         raise invalid(f"the folder of {path} does not exist; make it first.")

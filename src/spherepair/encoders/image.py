@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from spherepair.encoders.embedding import Embedder, Floats, embed, is_installed, require, require_same
 from spherepair.encoders.image_networks import LITE, LITE_PACKAGES, load_image_model, scaled_pixels
 from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
-from spherepair.files.data_tables import picture_files
+from spherepair.files.pictures import picture_files
 
 #: Longest side of plain pixels.
 LARGEST_SIDE = 32

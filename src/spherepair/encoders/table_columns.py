@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from spherepair.encoders.embedding import Floats, require
 from spherepair.errors import UnusableColumnsError
-from spherepair.files.data_tables import not_numeric
+from spherepair.files.arrow_rows import not_numeric
 
 KINDS = ("number", "category", "date", "boolean", "text", "image")
 #: Columns with fewer distinct words are categories; with more, each word is described by its letters.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,6 +46,17 @@ def read_array_file(path: Path, *, n_features: int | None = None) -> Any:
     if suffix == ".npz":
         return _checked(_read_npz(path, fail), path)
     return _read_svmlight(path, n_features, fail)
+
+
+def read_array_files(paths: Sequence[Path]) -> Any:
+    """The rows of several files one after the other; they must have as many features."""
+    arrays = [read_array_file(path) for path in paths]
+    for path, array in zip(paths, arrays, strict=True):
+        if array.shape[1] != arrays[0].shape[1]:
+            raise InvalidDataError(
+                f"{path} has {array.shape[1]} features, but {paths[0]} has {arrays[0].shape[1]}."
+            )
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def open_npy(path: Path, fail: Fail, mode: Literal["r", "c"] = "r") -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spherepair.errors import InvalidDataError
+from spherepair.files.untrusted import Fail
 
 #: Entries of the rows that are transposed at a time.
 _TURNED_ENTRIES = 2**19
@@ -62,6 +63,16 @@ def vector_columns(X: Any) -> list[str]:
     return [field.name for field in X.schema if is_vector(field.type)]
 
 
+def not_numeric(table: Any) -> list[str]:
+    """Names of the columns of an Arrow table, or of its schema, that hold no numbers."""
+    import pyarrow.types as kinds
+
+    tests = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
+    schema = getattr(table, "schema", table)
+    typed = zip(schema.names, schema.types, strict=True)
+    return [name for name, kind in typed if not any(test(kind) for test in tests)]
+
+
 def is_vector(kind: Any) -> bool:
     """Whether this is Arrow's type of a column of vectors of numbers."""
     import pyarrow.types as kinds
@@ -97,6 +108,32 @@ def widen(table: Any) -> tuple[NDArray[Any], list[str]]:
     if len(blocks) == 1 and blocks[0].ndim == 2:
         return np.array(blocks[0]), names  # a copy that may be written to: torch shares no other
     return side_by_side(blocks), names
+
+
+def spread(table: Any, fail: Fail) -> Any:
+    """An Arrow table whose columns of vectors have become columns of numbers.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> spread(pa.table({"a": [1], "v": [[0.5, 2.0]]}), InvalidDataError).to_pylist()
+    [{'a': 1, 'v[0]': 0.5, 'v[1]': 2.0}]
+    """
+    import pyarrow as pa
+
+    if not vector_columns(table):
+        return table
+    columns: dict[str, Any] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if not is_vector(column.type):
+            columns[name] = column
+            continue
+        try:
+            block = _vectors(name, column)
+        except InvalidDataError as error:
+            raise fail(f"cannot be used: {error}") from error
+        columns |= {f"{name}[{place}]": pa.array(values) for place, values in enumerate(block.T)}
+    return pa.table(columns)
 
 
 def side_by_side(blocks: Sequence[NDArray[Any]]) -> NDArray[Any]:

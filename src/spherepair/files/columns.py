@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from spherepair.errors import MissingDependencyError, quoted
 from spherepair.files import atomic_write_bytes
 from spherepair.files.csv_files import CsvReader, csv_bytes
-from spherepair.files.parquet_files import read_description, read_parquet
+from spherepair.files.parquet_files import open_parquet, read_description, read_parquet
 from spherepair.files.text_lines import decode, filled_lines, read_bytes
 from spherepair.files.untrusted import (
     NAMED_COLUMNS,
@@ -38,6 +38,8 @@ CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv")
 SHEET_SUFFIXES = (".xlsx",)
 JSON_LINES_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+#: Kinds that are written as well as read.
+TABLE_SUFFIXES = (*CSV_SUFFIXES, *JSON_LINES_SUFFIXES, *PARQUET_SUFFIXES)
 _WHITE = b" \t\r\n"
 
 
@@ -47,6 +49,8 @@ class ColumnFile(ABC):
     Attributes
     ----------
     path : Path
+    source : str
+        What it was opened as; a path cannot hold a URI.
     kind : str
         "csv", "json lines" or "parquet".
     names : list of str
@@ -55,15 +59,23 @@ class ColumnFile(ABC):
         Whether a json lines file holds nothing at all, and therefore has no names either.
     n_rows : int or None
         Number of rows, where the file says it without being read.
+    is_local : bool
+        Whether it is on this machine.
     """
 
     kind: str
     is_blank = False
+    is_local = True
     n_rows: int | None = None
     names: list[str]
 
-    def __init__(self, path: Path, fail: Fail) -> None:
-        self.path, self.fail = path, fail
+    def __init__(self, path: Path | str, fail: Fail) -> None:
+        self.path, self.source, self.fail = Path(path), str(path), fail
+
+    @property
+    def parts(self) -> Sequence[ColumnFile]:
+        """The files that it is put together from: itself, unless it is a data set."""
+        return [self]
 
     @abstractmethod
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
@@ -80,6 +92,14 @@ class ColumnFile(ABC):
     @abstractmethod
     def rows(self, n_records: int) -> NDArray[np.int64]:
         """Row of the file of each record, of shape (n_records,)."""
+
+    def split(self, table: Any) -> Iterator[tuple[ColumnFile, Any]]:
+        """The rows of each of the parts, of a table that was read."""
+        yield self, table
+
+    def locate(self, row: int, n_records: int) -> str:
+        """Where a row is found: its line, as editors count."""
+        return f"line {self.rows(n_records)[row]}"
 
     def schema(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
         """Arrow schema of some columns; of a csv file, inferred from its beginning."""
@@ -115,6 +135,11 @@ def open_columns(path: Path, *, suffixes: Sequence[str], fail: Fail) -> ColumnFi
     if suffix in SHEET_SUFFIXES:
         return _SheetFile(path, fail)
     return _CsvFile(path, fail) if suffix in CSV_SUFFIXES else _JsonLinesFile(path, fail)
+
+
+def open_elsewhere(path: str, filesystem: Any, fail: Fail) -> ColumnFile:
+    """Open a parquet file of a file system of pyarrow."""
+    return _ParquetFile(path, fail, filesystem)
 
 
 def suffix_of(path: Path, suffixes: Sequence[str], fail: Fail) -> str:
@@ -166,6 +191,22 @@ def text_array(values: Iterable[Any]) -> Any:
     import pyarrow as pa
 
     return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def known_ids(ids: Any, name: str, fail: Fail) -> Any:
+    """The IDs of rows, bytes as texts; refused where they are neither numbers nor texts."""
+    import pyarrow as pa
+
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    try:
+        if pa.types.is_nested(ids.type):
+            raise ValueError("lists and objects are no IDs")
+        return ids.cast(pa.string()) if any(test(ids.type) for test in tests) else ids
+    except ValueError as error:  # of Arrow, too
+        what = f"{quoted(name)} of type {quoted(str(ids.type))}"
+        raise fail(
+            f"cannot use the ID column {what} ({quoted(error)}); IDs must be numbers or texts."
+        ) from error
 
 
 class _CsvFile(ColumnFile):
@@ -229,16 +270,24 @@ class _JsonLinesFile(ColumnFile):
 class _ParquetFile(ColumnFile):
     kind = "parquet"
 
-    def __init__(self, path: Path, fail: Fail) -> None:
+    def __init__(self, path: Path | str, fail: Fail, filesystem: Any = None) -> None:
         super().__init__(path, fail)
-        with self._reading(), path.open("rb") as stream:
+        self._filesystem, self.is_local = filesystem, filesystem is None
+        with self._reading(), open_parquet(path, filesystem) as stream:
             self._metadata = read_description(stream, fail)
-            self.names = list(self._metadata.schema.to_arrow_schema().names)
-            self.n_rows = self._metadata.num_rows
+            self._schema = self._metadata.schema.to_arrow_schema()
+            self.names, self.n_rows = list(self._schema.names), self._metadata.num_rows
+
+    def schema(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
+        import pyarrow as pa
+
+        return pa.schema([self._schema.field(name) for name in names])
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
         with self._reading():
-            return read_parquet(self.path, self._metadata, list(names), self.fail)
+            return read_parquet(
+                self.source, self._metadata, list(names), self.fail, filesystem=self._filesystem
+            )
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
         return np.arange(1, n_records + 1)

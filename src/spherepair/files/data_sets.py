@@ -14,15 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from spherepair.errors import InvalidDataError, listed
-from spherepair.files.arrow_rows import is_vector, stored_columns
-from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
+from spherepair.files.arrow_rows import is_vector, not_numeric, stored_columns
+from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, known_ids
 from spherepair.files.data_tables import (
     Table,
     feature_columns,
-    holds_bytes,
-    known_ids,
-    locate_pictures,
-    not_numeric,
     open_table,
     read_table,
 )
@@ -32,7 +28,8 @@ from spherepair.files.parquet_files import (
     unfolded_bytes,
     with_usual_times,
 )
-from spherepair.files.places import SourceFile
+from spherepair.files.pictures import locate_pictures
+from spherepair.files.places import SourceFile, refuse_elsewhere
 from spherepair.files.untrusted import STREAMED_RATIO, decoding, refuse_large
 
 #: Most rows, and most values, in a batch.
@@ -133,25 +130,15 @@ class DataFile(ABC):
         """The rows in order: all, or those of the groups from the first up to the second."""
 
     def _with_pictures(self, table: Any, needs: Needs) -> Any:
-        if not self.file.is_local:
-            named = [name for name in needs.pictures if not holds_bytes(table[name].type)]
-            if named:
-                raise self._fail(
-                    f"is not on this machine, so the pictures that column {named[0]!r} names are not read; "
-                    "put their contents into the column"
-                )
-        return locate_pictures(table, needs.pictures, Path(self.file.path).parent, self.file.path)
+        folder = Path(self.file.path).parent if self.file.is_local else None
+        return locate_pictures(table, needs.pictures, folder, self.file.path)
 
 
 def open_data_file(file: SourceFile) -> DataFile:
     """Open a file of a data set; the ending of its name says what it is."""
     if file.path.lower().endswith(PARQUET_SUFFIXES):
         return _ParquetRows(file)
-    if not file.is_local:
-        raise InvalidDataError(
-            f"{file.path} is not on this machine, and only parquet files are read from elsewhere; write it "
-            "as parquet."
-        )
+    refuse_elsewhere(file)
     return _CsvRows(file) if file.path.lower().endswith(CSV_SUFFIXES) else _ArrayRows(file)
 
 

@@ -1,4 +1,4 @@
-"""Tables from files: arrays (``array_files.py``), named columns (.csv, .parquet, .xlsx), and folders.
+"""Tables from files: arrays (``array_files.py``), named columns (.csv, .parquet, .xlsx), many files, folders.
 
 Messages speak of the command line's options --id and --drop, which choose the columns.
 """
@@ -8,28 +8,27 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from spherepair.errors import LISTED_NAMES, InvalidDataError, InvalidParameterError, listed, quoted
-from spherepair.files.array_files import ARRAY_SUFFIXES, read_array_file
+from spherepair.files.array_files import ARRAY_SUFFIXES, read_array_file, read_array_files
+from spherepair.files.arrow_rows import not_numeric, spread, stored_columns
 from spherepair.files.columns import (
     CSV_SUFFIXES,
     PARQUET_SUFFIXES,
     SHEET_SUFFIXES,
     ColumnFile,
+    known_ids,
     open_columns,
     suffix_of,
 )
-from spherepair.files.untrusted import Fail
+from spherepair.files.joined_columns import open_joined
+from spherepair.files.pictures import FILE_COLUMN, locate_pictures, picture_files
+from spherepair.files.places import Source, SourceFile, data_set_files, local_path, refuse_elsewhere
 
 COLUMN_SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES, *SHEET_SUFFIXES)
-PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
-#: Name of the only column of a folder of pictures.
-FILE_COLUMN = "file"
-#: Of so many names of pictures some must be there.
-MANY_PICTURES = 10
 #: Up to this share of words, a column is taken for numbers with typing errors.
 RARE_SHARE = 0.1
 
@@ -71,20 +70,20 @@ class Table:
 
     def locate(self, row: int) -> str:
         """Where a row is found: the line of the file, as editors count, and its ID."""
-        place = f"row {row}" if self.file is None else f"line {self.file.rows(self.n_rows)[row]}"
+        place = f"row {row}" if self.file is None else self.file.locate(row, self.n_rows)
         return place if self.ids is None else f"{place} (id {quoted(self.ids[row].as_py())})"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Number of rows of a file, and their IDs if it has any."""
+    """Number of rows, and their IDs if they have any."""
 
     n_rows: int
     ids: Any
 
 
 def read_table(
-    path: Path,
+    source: Source,
     *,
     id_column: str | None = None,
     drop: Sequence[str] = (),
@@ -92,12 +91,14 @@ def read_table(
     n_features: int | None = None,
     mixed: bool = False,
     text: Sequence[str] = (),
+    pictures: Sequence[str] = (),
 ) -> Table:
-    """Read rows of features; the ending of the name says what the file is.
+    """Read rows of features; the ending of the name says what a file is.
 
     Parameters
     ----------
-    path : Path
+    source : path or str
+        A file, a folder, a glob or a URI. Rows of several files are read as one table.
     id_column : str, optional
         ID column of a csv or parquet file; not a feature.
     drop : sequence of str
@@ -110,96 +111,112 @@ def read_table(
         Whether columns may hold anything, not only numbers.
     text : sequence of str
         Columns of a csv file that are text, whatever they look like.
+    pictures : sequence of str
+        Columns with names of pictures, from the folder of the file that names them.
     """
-    if path.is_dir():
-        return _read_folder(path)
-    suffix = _suffix_of(path)
-    if suffix in COLUMN_SUFFIXES:
-        file = open_table(path)
-        table = _read_columns(file, id_column=id_column, drop=drop, features=features, text=text)
-        if not mixed:
-            _refuse_text(table, path, needed=features is not None)
-        return table
-    _refuse_named_columns(path, id_column, drop)
-    return Table(read_array_file(path, n_features=n_features))
+    found = _find(source)
+    if found.kind == "pictures":
+        return _read_folder(Path(found.source))
+    if found.kind == "arrays":
+        _refuse_named_columns(found.source, id_column, drop)
+        return Table(_read_arrays(found, n_features))
+    file = _open(found)
+    table = _read_columns(file, id_column=id_column, drop=drop, features=features, text=text)
+    if not mixed:
+        _refuse_text(table, found.source, needed=features is not None)
+    return replace(table, X=_with_pictures(file, table.X, pictures)) if pictures else table
 
 
-def read_rows(path: Path, *, id_column: str | None = None) -> Rows:
-    """Count the rows of a file and read their IDs; features are not read where that can be avoided."""
-    if path.is_dir():
-        folder = _read_folder(path)
-        return Rows(folder.n_rows, folder.ids)
-    if _suffix_of(path) not in COLUMN_SUFFIXES:
-        return Rows(read_table(path, id_column=id_column).n_rows, None)
-    file = open_table(path)
+def read_rows(source: Source, *, id_column: str | None = None) -> Rows:
+    """Count rows and read their IDs; features are not read where that can be avoided."""
+    found = _find(source)
+    if found.kind != "columns":
+        table = read_table(source, id_column=id_column)
+        return Rows(table.n_rows, table.ids)
+    file = _open(found)
     if id_column is not None:
         _require_column(id_column, file)
-    name = id_column if id_column is not None else file.names[0]
+        _refuse_repeated(file, only=[id_column])
+        ids = known_ids(file.read([id_column], text=[id_column])[id_column], id_column, file.fail)
+        return Rows(len(ids), ids)
+    firsts = ((part, part.names[:1]) for part in file.parts)
     # As text: rows can be counted whatever stands in the column.
-    table = file.read([name], text=[name])
-    ids = None if id_column is None else known_ids(table[id_column], id_column, file.fail)
-    return Rows(table.num_rows, ids)
+    return Rows(sum(part.read(first, text=first).num_rows for part, first in firsts), None)
 
 
-def has_named_columns(path: Path) -> bool:
-    """Whether a file is of a kind whose columns have names."""
-    return _suffix_of(path) in COLUMN_SUFFIXES
+def column_names(source: Source) -> list[str]:
+    """Names of the columns of a csv, parquet or xlsx file, or of several; none of arrays."""
+    found = _find(source)
+    if found.kind == "columns":
+        return _open(found).names
+    return [FILE_COLUMN] if found.kind == "pictures" else []
 
 
-def column_names(path: Path) -> list[str]:
-    """Names of the columns of a csv, parquet or xlsx file."""
-    return [FILE_COLUMN] if path.is_dir() else open_table(path).names
+def is_picture_folder(source: Source) -> bool:
+    """Whether this is a folder with pictures and without files of rows."""
+    return _find(source).kind == "pictures"
 
 
-def picture_files(folder: Path) -> list[Path]:
-    """All picture files of a folder and of the folders inside, sorted by name."""
-    files = (file for file in folder.rglob("*") if file.suffix.lower() in PICTURE_SUFFIXES)
-    found = sorted(file for file in files if not file.name.startswith(".") and file.is_file())
-    if not found:
-        endings = ", ".join(PICTURE_SUFFIXES)
-        raise InvalidDataError(f"{folder} is a folder without pictures; their names must end in {endings}.")
-    return found
+def open_table(source: Source) -> ColumnFile:
+    """Open a csv, parquet or xlsx file, or several as one; a csv file without a header is refused."""
+    return _open(_find(source))
 
 
-def locate_pictures(table: Any, names: Sequence[str], folder: Path, data: object) -> Any:
-    """An Arrow table with full paths in its columns of pictures; those that hold the contents stay.
+@dataclass(frozen=True)
+class _Found:
+    """What a source is; there are no files where it is one file of this machine or a folder of pictures."""
 
-    Where none of many names is there, the folder is wrong; a few are left to the encoder, which names them.
+    source: str
+    kind: Literal["pictures", "columns", "arrays"]
+    files: list[SourceFile]
 
-    Parameters
-    ----------
-    table : Arrow table
-    names : sequence of str
-        Columns of pictures; their files are named from `folder`.
-    folder : Path
-    data : object
-        What the table was read from, for messages.
-    """
+
+def _find(source: Source) -> _Found:
+    path, files = local_path(source), data_set_files(source)
+    if not files:
+        if os.path.isdir(path):
+            return _Found(path, "pictures", files)
+        return _Found(path, "columns" if _suffix_of(Path(path)) in COLUMN_SUFFIXES else "arrays", files)
+    arrays = [file for file in files if file.path.lower().endswith(ARRAY_SUFFIXES)]
+    if arrays and len(arrays) < len(files):
+        named = next(file for file in files if file not in arrays)
+        raise InvalidDataError(
+            f"{path} holds {arrays[0].name}, whose columns have no names, and {named.name}, whose columns "
+            "have; give files of one kind."
+        )
+    return _Found(path, "arrays" if arrays else "columns", files)
+
+
+def _open(found: _Found) -> ColumnFile:
+    if found.files:
+        return open_joined(found.files, found.source, open_one=_open_file)
+    return _open_file(Path(found.source))
+
+
+def _open_file(path: Path) -> ColumnFile:
+    file = open_columns(path, suffixes=COLUMN_SUFFIXES, fail=_fail(path))
+    if file.kind == "csv":
+        _refuse_numbers_as_names(file)
+    return file
+
+
+def _read_arrays(found: _Found, n_features: int | None) -> Any:
+    if not found.files:
+        return read_array_file(Path(found.source), n_features=n_features)
+    for file in found.files:
+        refuse_elsewhere(file)
+    return read_array_files([Path(file.path) for file in found.files])
+
+
+def _with_pictures(file: ColumnFile, table: Any, names: Sequence[str]) -> Any:
+    """The table with full paths of pictures, which each file names from its own folder."""
     import pyarrow as pa
 
-    for name in (name for name in names if not holds_bytes(table[name].type)):
-        try:
-            told = table[name].cast(pa.string()).to_pylist()
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            problem = f"of type {table[name].type} holds neither names nor contents of pictures"
-            raise InvalidDataError(f"{data}: column {quoted(name)} {problem}.") from error
-        files = [str(folder / file) if file else None for file in told]
-        some = [file for file in files if file is not None][:1000]
-        if len(some) >= MANY_PICTURES and not any(map(os.path.isfile, some)):
-            raise InvalidDataError(
-                f"{data}: none of the pictures in column {quoted(name)} is there, such as {quoted(some[0])}; "
-                "names are taken from the folder of the data."
-            )
-        table = table.set_column(table.column_names.index(name), name, pa.array(files, pa.string()))
-    return table
-
-
-def holds_bytes(kind: Any) -> bool:
-    """Whether an Arrow type is one of bytes, such as the contents of pictures."""
-    import pyarrow.types as kinds
-
-    is_kind = (kinds.is_binary, kinds.is_large_binary, kinds.is_fixed_size_binary, kinds.is_binary_view)
-    return any(is_one(kind) for is_one in is_kind)
+    parts = [
+        locate_pictures(rows, names, part.path.parent if part.is_local else None, part.source)
+        for part, rows in file.split(table)
+    ]
+    return pa.concat_tables(parts)
 
 
 def _read_folder(folder: Path) -> Table:
@@ -219,14 +236,6 @@ def _suffix_of(path: Path) -> str:
     return suffix_of(path, (*COLUMN_SUFFIXES, *ARRAY_SUFFIXES), _fail(path))
 
 
-def open_table(path: Path) -> ColumnFile:
-    """Open a csv, parquet or xlsx file; a csv file without a header is refused."""
-    file = open_columns(path, suffixes=COLUMN_SUFFIXES, fail=_fail(path))
-    if file.kind == "csv":
-        _refuse_numbers_as_names(file)
-    return file
-
-
 def _read_columns(
     file: ColumnFile,
     *,
@@ -239,23 +248,11 @@ def _read_columns(
     ids = [] if id_column is None else [id_column]
     table = file.read([*wanted, *ids], text=[*ids, *(name for name in text if name in wanted)])
     given = None if id_column is None else known_ids(table[id_column], id_column, file.fail)
-    return Table(table.select(wanted), given, tuple(wanted), id_column, file)
-
-
-def known_ids(ids: Any, name: str, fail: Fail) -> Any:
-    """The IDs of rows, bytes as texts; refused where they are neither numbers nor texts."""
-    import pyarrow as pa
-
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    try:
-        if pa.types.is_nested(ids.type):
-            raise ValueError("lists and objects are no IDs")
-        return ids.cast(pa.string()) if any(test(ids.type) for test in tests) else ids
-    except ValueError as error:  # of Arrow, too
-        what = f"{quoted(name)} of type {quoted(str(ids.type))}"
-        raise fail(
-            f"cannot use the ID column {what} ({quoted(error)}); IDs must be numbers or texts."
-        ) from error
+    X = spread(table.select(wanted), file.fail)
+    if features is not None:
+        _refuse_missing(features, file, X.column_names)  # vectors may be shorter than those of the fit
+        X = X.select(list(features))
+    return Table(X, given, tuple(X.column_names), id_column, file)
 
 
 def feature_columns(
@@ -271,8 +268,8 @@ def feature_columns(
         wanted = [name for name in file.names if name not in {*drop, *ids}]
     else:
         _refuse_features(features, ids=ids, drop=drop)
-        wanted = list(features)
-    _refuse_missing(wanted, file)
+        wanted = stored_columns(features, file.names)
+    _refuse_missing(wanted, file, file.names)
     _refuse_unnamed(wanted, file)
     return wanted
 
@@ -291,7 +288,7 @@ def split_names(given: Sequence[str], known: Sequence[str]) -> list[str]:
 
 def _require_column(name: str, file: ColumnFile) -> None:
     if name not in file.names:
-        raise InvalidDataError(f"{file.path} has no column {quoted(name)}; it has {listed(file.names)}.")
+        raise InvalidDataError(f"{file.source} has no column {quoted(name)}; it has {listed(file.names)}.")
 
 
 def _refuse_features(features: Sequence[str], *, ids: Sequence[str], drop: Sequence[str]) -> None:
@@ -305,32 +302,33 @@ def _refuse_features(features: Sequence[str], *, ids: Sequence[str], drop: Seque
                 )
 
 
-def _refuse_missing(wanted: list[str], file: ColumnFile) -> None:
-    known = set(file.names)
+def _refuse_missing(wanted: Sequence[str], file: ColumnFile, names: Sequence[str]) -> None:
+    known = set(names)
     missing = [name for name in wanted if name not in known]
     if missing:
         raise InvalidDataError(
-            f"{file.path} lacks {len(missing)} of the {len(wanted)} columns that the model was fitted on: "
+            f"{file.source} lacks {len(missing)} of the {len(wanted)} columns that the model was fitted on: "
             f"{listed(missing)}."
         )
     if not wanted:
         raise InvalidDataError(
-            f"{file.path} has no column left to be a feature; it has {listed(file.names)}."
+            f"{file.source} has no column left to be a feature; it has {listed(file.names)}."
         )
 
 
-def _refuse_repeated(file: ColumnFile) -> None:
-    repeated = [name for name, count in Counter(file.names).items() if count > 1]
-    if repeated:
-        raise InvalidDataError(
-            f"{file.path} has the column {quoted(repeated[0])} more than once; rename one of them."
-        )
+def _refuse_repeated(file: ColumnFile, *, only: Sequence[str] | None = None) -> None:
+    for part in file.parts:
+        for name, count in Counter(part.names).items():
+            if count > 1 and (only is None or name in only):
+                raise InvalidDataError(
+                    f"{part.source} has the column {quoted(name)} more than once; rename one of them."
+                )
 
 
 def _refuse_unnamed(wanted: list[str], file: ColumnFile) -> None:
     if "" in wanted:
         raise InvalidDataError(
-            f"{file.path}: column {file.names.index('') + 1} has no name; if it is the index of a table, "
+            f"{file.source}: column {file.names.index('') + 1} has no name; if it is the index of a table, "
             "save the table without it, or leave it out with --drop ''."
         )
 
@@ -340,11 +338,11 @@ def _refuse_numbers_as_names(file: ColumnFile) -> None:
     names = file.names
     if names != [str(place) for place in range(len(names))] and all(map(_is_number, names)):
         raise InvalidDataError(
-            f"{file.path} begins with numbers ({listed(names)}); its first line must name the columns."
+            f"{file.source} begins with numbers ({listed(names)}); its first line must name the columns."
         )
 
 
-def _refuse_text(table: Table, path: Path, *, needed: bool) -> None:
+def _refuse_text(table: Table, source: str, *, needed: bool) -> None:
     """Name the columns that are no numbers, at once."""
     names = not_numeric(table.X)
     if not names:
@@ -353,17 +351,7 @@ def _refuse_text(table: Table, path: Path, *, needed: bool) -> None:
     said = [f"column {quoted(name)} is not numeric {_why(table, name, needed=needed)}" for name in shown]
     if len(names) > len(shown):
         said.append(f"{len(names) - len(shown)} more columns are not numeric.")
-    raise InvalidDataError(f"{path}: {' '.join(said)}")
-
-
-def not_numeric(table: Any) -> list[str]:
-    """Names of the columns of an Arrow table, or of its schema, that hold no numbers."""
-    import pyarrow.types as kinds
-
-    tests = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
-    schema = getattr(table, "schema", table)
-    typed = zip(schema.names, schema.types, strict=True)
-    return [name for name, kind in typed if not any(test(kind) for test in tests)]
+    raise InvalidDataError(f"{source}: {' '.join(said)}")
 
 
 def _why(table: Table, name: str, *, needed: bool) -> str:
@@ -390,10 +378,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _refuse_named_columns(path: Path, id_column: str | None, drop: Sequence[str]) -> None:
+def _refuse_named_columns(source: str, id_column: str | None, drop: Sequence[str]) -> None:
     for option, wanted in (("--id", id_column), ("--drop", drop)):
         if wanted:
             raise InvalidParameterError(
-                f"{option} needs a file with named columns (.csv, .parquet); {path.name} has none. "
+                f"{option} needs a file with named columns (.csv, .parquet); {Path(source).name} has none. "
                 "Leave the option out; its rows are numbered from 0."
             )

@@ -58,27 +58,41 @@ def read_description(stream: Any, fail: Fail) -> Any:
     return metadata
 
 
-def read_parquet(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any:
+def read_parquet(
+    path: Path | str, metadata: Any, names: list[str], fail: Fail, *, filesystem: Any = None
+) -> Any:
     """Arrow table of some columns; refused where it would be too large, whatever the file says."""
-    import pyarrow.parquet as pq
-
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
-    size = path.stat().st_size
+    with open_parquet(path, filesystem) as stream:
+        size = stream.seek(0, os.SEEK_END)
     # Runs of one value take no room in the file, but eight bytes each in memory.
     values = sum(group.num_rows for group in groups) * len(names) * 8
     refuse_large(max(values, sum(group.total_byte_size for group in groups)), size, fail)
-    with path.open("rb") as stream:
-        pages = page_sizes(stream, metadata, set(names))
-    refuse_large(pages.most_bytes, size, fail)
-    if pages.largest_text * pages.n_texts > limit(UNPACKED_BYTES):
-        table = _read_repeated(path, names, pages.largest_text, fail)
-    else:
-        table = pq.read_table(path, columns=names, partitioning=None)
+    if filesystem is None:
+        table = _read_here(Path(path), metadata, names, fail)
+    else:  # elsewhere each header of a page would be a request of its own
+        table = _read_batches(path, names, MOST_BATCH_ROWS, fail, filesystem=filesystem)
     table.validate(full=True)  # texts may be no texts
     table = with_usual_times(table)
     if names and len(table) != metadata.num_rows:
         raise fail(f"has {len(table):,} rows, but says that it has {metadata.num_rows:,}; write it again.")
     return table
+
+
+def open_parquet(path: Path | str, filesystem: Any = None) -> Any:
+    """The bytes of a file of this machine, or of a file system of pyarrow."""
+    return Path(path).open("rb") if filesystem is None else filesystem.open_input_file(str(path))
+
+
+def _read_here(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any:
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as stream:
+        pages = page_sizes(stream, metadata, set(names))
+    refuse_large(pages.most_bytes, path.stat().st_size, fail)
+    if pages.largest_text * pages.n_texts > limit(UNPACKED_BYTES):
+        return _read_batches(path, names, _rows_of(pages.largest_text), fail)
+    return pq.read_table(path, columns=names, partitioning=None)
 
 
 def with_usual_times(table: Any) -> Any:
@@ -101,18 +115,20 @@ def with_usual_times(table: Any) -> Any:
     return table
 
 
-def _read_repeated(path: Path, names: list[str], longest: int, fail: Fail) -> Any:
+def _read_batches(
+    path: Path | str, names: list[str], n_rows: int, fail: Fail, *, filesystem: Any = None
+) -> Any:
     """Read rows a few at a time: a long text may be stored once in the file and be repeated in every row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     batches, n_bytes = [], 0
-    n_rows = _rows_of(longest)
-    with pq.ParquetFile(path) as opened:
+    with open_parquet(path, filesystem) as stream, pq.ParquetFile(stream) as opened:
+        size = stream.seek(0, os.SEEK_END)
         for batch in opened.iter_batches(batch_size=n_rows, columns=names):
             batches.append(batch)
             n_bytes += unfolded_bytes(batch)
-            refuse_large(n_bytes, path.stat().st_size, fail)
+            refuse_large(n_bytes, size, fail)
         schema = opened.schema_arrow
     chosen = pa.schema([schema.field(name) for name in names], schema.metadata)
     return pa.Table.from_batches([batch.select(names) for batch in batches], chosen).combine_chunks()

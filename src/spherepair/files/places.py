@@ -15,11 +15,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from spherepair.errors import InvalidDataError
+from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.files import atomic_write
 from spherepair.files.arrow_rows import is_stream
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, require_pyarrow
+from spherepair.files.pictures import picture_files
 
+#: A path, a folder, a glob or a URI.
+Source = str | os.PathLike[str]
 #: Endings of the files of a data set.
 DATA_SET_SUFFIXES = (*PARQUET_SUFFIXES, *CSV_SUFFIXES, ".npy")
 _GLOB_MARKS = "*?["
@@ -54,6 +57,15 @@ class SourceFile:
     def is_local(self) -> bool:
         """Whether it is a file of this machine."""
         return is_local(self.filesystem)
+
+
+def refuse_elsewhere(file: SourceFile) -> None:
+    """Refuse a file that is neither parquet nor on this machine."""
+    if not file.is_local and not file.path.lower().endswith(PARQUET_SUFFIXES):
+        raise InvalidDataError(
+            f"{file.path} is not on this machine, and only parquet files are read from elsewhere; write it "
+            "as parquet."
+        )
 
 
 def is_uri(source: Any) -> bool:
@@ -129,6 +141,25 @@ def find_files(source: Any) -> list[SourceFile]:
     return found if len(sources) == 1 else _named_from_common_root(found)
 
 
+def data_set_files(source: Source) -> list[SourceFile]:
+    """The files of a folder, glob or URI; none of one file of this machine or of a folder of pictures."""
+    path = local_path(source)
+    if is_many(path):
+        return find_files(path)
+    if not os.path.isdir(path):
+        return []
+    try:
+        return find_files(path)
+    except InvalidDataError as no_rows:
+        try:
+            picture_files(Path(path))
+        except InvalidDataError:
+            raise InvalidDataError(
+                f"{path} holds neither rows ({', '.join(DATA_SET_SUFFIXES)}) nor pictures."
+            ) from no_rows
+        return []
+
+
 def list_sources(source: Any) -> list[str | os.PathLike[str]]:
     """The sources of a data set, which may be one."""
     require_pyarrow(Path("the data set"))
@@ -154,10 +185,35 @@ def find_reread(source: Any, out: OutputFolder, *, rename: Callable[[str], str])
     reached = [found for one in sources for found in _reach(one, out)]
     for file in find_files(sources) if reached else ():
         for inner, pattern in reached:
-            path = posixpath.normpath(posixpath.join(inner, rename(file.name)))
-            if _is_data(path) and _matches(path.split("/"), pattern):
+            if _is_read(posixpath.join(inner, rename(file.name)), pattern):
                 return rename(file.name)
     return None
+
+
+def refuse_overwritten(path: Path, source: Source) -> None:
+    """Refuse an output that is an input, or that would be read as part of it the next time."""
+    given = local_path(source)
+    if is_uri(given):
+        return
+    if path.exists() and os.path.exists(given) and os.path.samefile(path, given):
+        raise InvalidParameterError(f"{path} is also an input; choose another name for the output.")
+    if (is_many(given) or os.path.isdir(given)) and _is_part(path, given):
+        raise InvalidParameterError(
+            f"{path} is inside the data that is read, so it would be read as rows the next time; choose "
+            "another place."
+        )
+
+
+def _is_part(path: Path, source: str) -> bool:
+    """Whether a file at this path is read with a folder or glob."""
+    require_pyarrow(Path("the data set"))
+    reached = _reach(source, OutputFolder(str(path.parent)))
+    return any(_is_read(posixpath.join(inner, path.name), pattern) for inner, pattern in reached)
+
+
+def _is_read(path: str, pattern: Sequence[str]) -> bool:
+    path = posixpath.normpath(path)
+    return _is_data(path) and _matches(path.split("/"), pattern)
 
 
 def _reach(source: Any, out: OutputFolder) -> list[tuple[str, list[str]]]:

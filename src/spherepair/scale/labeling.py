@@ -20,8 +20,8 @@ from spherepair.estimators.job import takes_raw_rows
 from spherepair.estimators.trust import RowAssessment, label_rows
 from spherepair.files.arrow_rows import as_table, stored_columns
 from spherepair.files.data_sets import Needs, RowBatch, open_data_file, read_ahead
-from spherepair.files.data_tables import holds_bytes
 from spherepair.files.label_files import label_columns, open_writer
+from spherepair.files.pictures import holds_bytes
 from spherepair.files.places import OutputFolder
 from spherepair.persistence import MODEL_FILE, WEIGHTS_FILE
 from spherepair.scale.parts import COUNTS_KEY, INPUT_KEY, MODEL_KEY, Outcome, Part

@@ -17,10 +17,11 @@ from sklearn.base import clone
 
 from spherepair.constraints import Constraints
 from spherepair.constraints.labels_and_answers import named_rows
-from spherepair.errors import InvalidDataError, listed
+from spherepair.errors import InvalidDataError
 from spherepair.estimators.trust.explaining import propose_names
 from spherepair.files.arrow_rows import vector_columns, widen
 from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file, read_ahead
+from spherepair.files.joined_columns import refuse_other_columns
 from spherepair.files.places import find_files
 from spherepair.scale.parts import open_files
 from spherepair.validation import require_finite
@@ -197,32 +198,11 @@ def _read(constraints: str | Path | None, n_rows: int) -> Constraints:
 
 
 def _common_columns(files: list[DataFile], needs: Needs) -> Needs:
-    """What is read of every file: the columns of the first, which all others must have in the same types."""
-    first, names = files[0].file.path, {field.name: field for field in files[0].fields(needs)}
-    for file in files[1:]:
-        own = {field.name: field for field in file.fields(needs)}
-        if missing := [name for name in names if name not in own]:
-            raise InvalidDataError(f"{file.file.path} lacks columns that {first} has: {listed(missing)}.")
-        if further := [name for name in own if name not in names]:
-            raise InvalidDataError(f"{file.file.path} has columns that {first} lacks: {listed(further)}.")
-        for name, field in own.items():
-            if not _agree(names[name], field):
-                raise InvalidDataError(
-                    f"{file.file.path} has the column {name!r} of type {field.type}, but {first} has it of "
-                    f"type {names[name].type}; write it in one type."
-                )
-    return replace(needs, features=tuple(names)) if names else needs
-
-
-def _agree(left: Any, right: Any) -> bool:
-    """Whether the values of two columns fit into one, such as whole numbers and others."""
-    import pyarrow as pa
-
-    try:
-        pa.unify_schemas([pa.schema([left]), pa.schema([right])], promote_options="permissive")
-    except (pa.ArrowTypeError, pa.ArrowInvalid):
-        return False
-    return True
+    """What is read of every file: the columns of the first, which all others must have in types that fit."""
+    fields = [{field.name: field for field in file.fields(needs)} for file in files]
+    for file, own in zip(files, fields, strict=True):
+        refuse_other_columns(files[0].file.path, fields[0], file.file.path, own)
+    return replace(needs, features=tuple(fields[0])) if fields[0] else needs
 
 
 @dataclass(frozen=True, eq=False)
