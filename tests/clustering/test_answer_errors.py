@@ -58,6 +58,14 @@ def said_of(left: Any, right: Any, is_must_link: Any) -> Any:
     return witnesses.same(np.eye(3), np.asarray(is_must_link))
 
 
+def test_what_neighbors_say_is_a_probability_however_memberships_are_rounded() -> None:
+    """A model whose judgment holds more than one cannot be loaded."""
+    everything = Constraints.from_arrays(np.arange(4), np.arange(4) + 4, [True, True, False, False])
+    said = judge_answers(everything, np.array([1.0 + 1e-7, 1.0, 0.0, -1e-9])).neighbors_same
+    assert said.min() == 0.0
+    assert said.max() == 1.0
+
+
 def test_answers_that_deny_a_cluster_are_not_suspected() -> None:
     # The third cluster has two classes: most answers inside say that its rows differ.
     clusters, is_must_link = np.repeat([0, 1, 2], 20), np.arange(60) < 45

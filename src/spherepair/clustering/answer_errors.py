@@ -298,7 +298,8 @@ def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None
     right = np.where(must, together, 1.0 - together)
     right[~pairs.is_decided] = 1.0  # what says nothing cannot be wrong
     wrong = _summarize(right, errors, ~idle)
-    return Judgment(right, same, wrong, ~idle[errors.person])
+    # Memberships add up to one but for their rounding, so the neighbors may say a little more than that.
+    return Judgment(right, np.clip(same, 0.0, 1.0), wrong, ~idle[errors.person])
 
 
 def _find_idle(errors: ErrorModel, together: Floats, alpha: Floats, beta: Floats) -> NDArray[np.bool_]:
