@@ -238,12 +238,12 @@ class JudgingClusterer(DeepConstrainedClusterer):
         is_trusted = (self.pair_weights_ >= 0.5) & self.constraints_.is_decided
         return weigh_pairs(self.constraints_, self.pair_weights_)[is_trusted]
 
-    def _has_doubts(self) -> bool:
+    def _is_weighed(self) -> bool:
         """Whether some answers of the fit are worth less than others."""
         return not bool((self.pair_weights_ == 1.0).all())
 
     def _known_worth(self, pairs: Constraints) -> NDArray[np.float32] | None:
-        if not self._has_doubts():
+        if not self._is_weighed():
             return None
         return _carry_over(self.pair_weights_, self.constraints_, pairs, new=1.0).astype(np.float32)
 

@@ -89,7 +89,7 @@ class EmbeddingClusterer(JudgingClusterer):
         check_is_fitted(self)
         pairs = self._trusted_pairs() if constraints is None else constraints
         pairs = check_constraints(pairs, len(self.labels_), on_conflict="keep")
-        may_be_wrong = constraints is None and self._has_doubts()
+        may_be_wrong = constraints is None and self._is_weighed()
         return self._infer_n_clusters(
             self.embedding_, pairs, method=method, random_state=random_state, may_be_wrong=may_be_wrong
         )

@@ -319,7 +319,7 @@ def _compare_hold_out(model: Any, hold_out: HoldOut | None) -> Calibration | Non
     pairs, z = model.constraints_[held_out], hold_out.embedding.float()
     if len(pairs) == 0 or model.n_clusters_ > len(z):
         return None
-    generator = torch_generator(model._seed, "rehearsed clusters", device=z.device)
+    generator = torch_generator(model._seed, "hold-out clusters", device=z.device)
     centers = kmeans(z, model.n_clusters_, generator=generator)
     labels = torch.cdist(z, centers).argmin(dim=1).cpu().numpy()
     left, right = (labels[np.searchsorted(hold_out.rows, end)] for end in (pairs.left, pairs.right))
