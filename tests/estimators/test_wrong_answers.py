@@ -58,6 +58,12 @@ def judged(data: Any, noisy: Constraints) -> SpherePair:
     return SpherePair(5, **FAST).fit(data[0], constraints=noisy)
 
 
+@pytest.fixture(scope="module")
+def judged_unknown(data: Any, noisy: Constraints) -> SpherePair:
+    """The number of clusters is unknown."""
+    return SpherePair(**FAST).fit(data[0], constraints=noisy)
+
+
 def test_right_answers_give_the_plain_fit_bit_for_bit(data: Any, right: Constraints) -> None:
     model = SpherePair(5, **FAST).fit(data[0], constraints=right)
     plain = SpherePair(5, **FAST | {"wrong_answers": None}).fit(data[0], constraints=right)
@@ -260,10 +266,9 @@ def test_rivals_leave_out_wrong_answers_too(data: Any, noisy: Constraints, wrong
     assert np.mean(wrong[[one.source_row for one in model.suspects(20)]]) > 0.9
 
 
-def test_the_number_of_clusters_ignores_wrong_answers(data: Any, noisy: Constraints) -> None:
-    model = SpherePair(**FAST).fit(data[0], constraints=noisy)
-    assert model.n_clusters_ == 5
-    assert model.count_clusters().value == 5
+def test_the_number_of_clusters_ignores_wrong_answers(judged_unknown: SpherePair) -> None:
+    assert judged_unknown.n_clusters_ == 5
+    assert judged_unknown.count_clusters().value == 5
 
 
 def test_a_graded_pair_aims_for_its_angle() -> None:
@@ -370,9 +375,9 @@ def test_right_answers_give_the_plain_fit_where_the_number_is_unknown(data: Any,
 
 
 def test_answers_are_judged_during_training_where_the_number_is_unknown(
-    data: Any, noisy: Constraints, wrong: Any, tmp_path: Any
+    judged_unknown: SpherePair, data: Any, noisy: Constraints, wrong: Any, tmp_path: Any
 ) -> None:
-    model = SpherePair(**FAST).fit(data[0], constraints=noisy)
+    model = judged_unknown
     stages = [record["stage"] for record in model.history_]
     assert stages.count("pairs") < 12
     assert np.mean(model.pair_weights_[wrong] < 0.5) > 0.8
@@ -394,7 +399,12 @@ def test_false_cannot_links_add_no_clusters() -> None:
     right = Constraints.from_labels(y, 300, random_state=1)
     wrong = np.random.default_rng(1001).random(300) < 0.1
     pairs = replace(right, is_must_link=right.is_must_link ^ wrong)
-    model = SpherePair(device="cpu", random_state=1, progress=False).fit(X, constraints=pairs)
+    short = {
+        "hidden_dims": (64, 64),
+        "pretraining": JointPretraining(epochs=5, min_steps=100),
+        "max_epochs": 30,
+    }
+    model = SpherePair(**short, device="cpu", random_state=1, progress=False).fit(X, constraints=pairs)
     assert model.n_clusters_ == 3
     assert model.cluster_number_.proved <= 3
     assert clustering_accuracy(y, model.labels_) > 0.95
@@ -409,10 +419,8 @@ def test_answers_that_all_say_nothing_are_not_judged(data: Any) -> None:
 
 
 def test_an_interrupted_fit_that_looks_for_the_number_ends_as_an_undisturbed_one(
-    data: Any, noisy: Constraints, tmp_path: Any
+    judged_unknown: SpherePair, data: Any, noisy: Constraints, tmp_path: Any
 ) -> None:
-    whole = SpherePair("auto", **FAST).fit(data[0], constraints=noisy)
-    assert whole.n_clusters_ == 5
     seen: list[str] = []
 
     def stop(state: Any) -> None:
@@ -423,4 +431,5 @@ def test_an_interrupted_fit_that_looks_for_the_number_ends_as_an_undisturbed_one
     with pytest.raises(KeyboardInterrupt):
         SpherePair("auto", **FAST | {"progress": stop}).fit(data[0], constraints=noisy, checkpoint=tmp_path)
     again = SpherePair("auto", **FAST).fit(data[0], constraints=noisy, checkpoint=tmp_path)
-    assert np.array_equal(again.embedding_, whole.embedding_)
+    assert np.array_equal(again.embedding_, judged_unknown.embedding_)
+    assert again.n_clusters_ == judged_unknown.n_clusters_ == 5

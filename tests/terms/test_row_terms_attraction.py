@@ -271,6 +271,6 @@ def test_pairs_win_where_neighbors_lie(make: Any) -> None:
     nearest = NearestNeighbors(n_neighbors=5).fit(X).kneighbors(return_distance=False)
     assert (y[nearest] == y[:, None]).mean() < 0.6
     pairs = Constraints.from_labels(y, 1000, random_state=0)
-    settings = LONGER | {"max_epochs": 50, "hidden_dims": (64,), "batch_size": 64, "scaling": "none"}
+    settings = LONGER | {"max_epochs": 25, "hidden_dims": (128,), "batch_size": 64, "scaling": "none"}
     model = make(2, **settings).fit(X, constraints=pairs)
     assert clustering_accuracy(y, model.labels_) > 0.95
