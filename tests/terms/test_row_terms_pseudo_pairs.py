@@ -421,7 +421,7 @@ def test_what_was_seen_comes_back_with_the_state_of_a_checkpoint():
 
 @pytest.mark.parametrize("n_clusters", [4, 9])
 def test_an_embedding_survives_a_wrong_number_of_clusters(n_clusters: int, make: Any) -> None:
-    """Six classes: cut into six afterwards, the embedding is good, however much pseudo-pairs weigh."""
+    """Six classes, cut into six afterwards: pairs have a veto, however much pseudo-pairs weigh."""
     X, y = make_blobs(300, centers=6, n_features=6, cluster_std=2.5, random_state=1)
     pairs = Constraints.from_labels(y, 150, random_state=0)
     settings = {"embedding_dim": 10, "max_epochs": 35, "batch_size": 64, "stopping": "fixed"}
@@ -429,7 +429,7 @@ def test_an_embedding_survives_a_wrong_number_of_clusters(n_clusters: int, make:
     settings["pretraining"] = JointPretraining(epochs=2, min_steps=5)
     settings["schedule"] = Schedule(min_steps=8)
     plain = make(n_clusters, terms=Terms(pseudo_pair_weight=0.0), **settings).fit(X, constraints=pairs)
-    model = make(n_clusters, terms=Terms(pseudo_pair_weight=3.0), **settings).fit(X, constraints=pairs)
+    model = make(n_clusters, terms=Terms(pseudo_pair_weight=30.0), **settings).fit(X, constraints=pairs)
     assert model.score_pairs(pairs) > plain.score_pairs(pairs) - 0.03
     cut = KMeans(6, n_init=5, random_state=0).fit_predict(model.embedding_)
     assert clustering_accuracy(y, cut) > 0.97
