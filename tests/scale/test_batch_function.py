@@ -53,6 +53,23 @@ def test_nothing_in_gives_nothing_of_the_same_kind(function: Any, folder: Path, 
         function(table.drop_columns(["b"]).slice(0, 0))
 
 
+def test_a_stream_of_pandas_gives_pandas_and_keeps_its_index(
+    function: Any, table: Any, model: SpherePair
+) -> None:
+    frame = table.to_pandas().sample(frac=1, random_state=0)
+    found = list(function(iter([frame[:50], frame[50:50], frame[50:]])))
+    assert [part.index.tolist() for part in found] == [frame.index[:50].tolist(), frame.index[50:].tolist()]
+    assert all((part["label"] == model.labels_[part.index]).all() for part in found)
+    (whole,) = function([table])
+    assert isinstance(whole, pa.Table)
+
+
+@pytest.mark.parametrize("given", [np.zeros((3, 3), np.float32), None, 5])
+def test_what_is_no_batch_is_refused_at_once(function: Any, given: Any) -> None:
+    with pytest.raises(InvalidDataError, match="a batch is a pandas table, an Arrow table or a record batch"):
+        function(given)
+
+
 def test_a_missing_column_is_named(function: Any, table: Any) -> None:
     with pytest.raises(InvalidDataError, match="no column 'b'"):
         function(table.drop_columns(["b"]))

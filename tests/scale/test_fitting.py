@@ -205,3 +205,25 @@ def test_a_size_chosen_by_pairs_is_told(
         InvalidParameterError, match="sample_rows must be a whole number of at least 2 or 'auto'"
     ):
         scale.fit(rows, given, model=tmp_path / "model", estimator=fresh(), sample_rows="all")
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.binary()])
+def test_ids_that_are_only_stored_in_another_way_are_of_one_type(
+    rows: Path, folder: Path, table: Any, tmp_path: Path, kind: Any
+) -> None:
+    ids = table["id"][60:120].combine_chunks()
+    stored = ids.dictionary_encode() if pa.types.is_dictionary(kind) else ids.cast(kind)
+    pq.write_table(table[60:120].set_column(0, "id", stored), rows / "part-1.parquet")
+    scale.predict(rows, model=folder, out=tmp_path / "out", workers=1, id_column="id")
+    assert pq.read_table(tmp_path / "out")["id"].to_pylist() == table["id"].to_pylist()
+    drawn = draw_sample(rows, None, needs=replace(NEEDS, id_column="id"), n_sample=240)
+    assert drawn.ids.to_pylist() == table["id"].to_pylist()
+
+
+def test_ids_that_cannot_be_are_refused_before_the_work_begins(
+    rows: Path, folder: Path, table: Any, tmp_path: Path
+) -> None:
+    pq.write_table(table[:60].set_column(0, "id", pa.array([["a"]] * 60)), rows / "part-3.parquet")
+    with pytest.raises(InvalidDataError, match=r"part-3.parquet cannot use the ID column 'id' of type"):
+        scale.predict(rows, model=folder, out=tmp_path / "out", workers=1, id_column="id")
+    assert not (tmp_path / "out").exists()

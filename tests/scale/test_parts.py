@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from spherepair import SpherePair, scale
 from spherepair.errors import InvalidDataError, InvalidParameterError, ModelFileError, PartError
 from spherepair.scale import labeling
 from spherepair.scale.parts import INPUT_KEY, MODEL_KEY
+
+#: What a killed process leaves of an output.
+LEFT_BEHIND = ".part-3.parquet.0123abcd-4194304-89abcdef.tmp"
 
 
 def label(rows: Any, folder: Path, out: Path, **options: Any) -> scale.Summary:
@@ -106,7 +110,7 @@ def test_a_second_run_does_only_what_is_missing(
     label(rows, folder, out)
     (out / "part-1.parquet").unlink()
     (out / "part-2.parquet").write_bytes(b"PAR1 not whole")
-    (out / ".part-3.parquet.0123.tmp").write_bytes(b"left by a killed process")
+    (out / LEFT_BEHIND).write_bytes(b"left by a killed process")
     before = stamps(out)
     assert scale.estimate(rows, model=folder, out=out, id_column="id").n_kept == 2
     done = label(rows, folder, out)
@@ -136,6 +140,29 @@ def test_outputs_say_what_made_them(rows: Path, folder: Path, tmp_path: Path) ->
     assert sum(json.loads(said[b"spherepair.counts"])) == 60
 
 
+def test_only_what_a_job_left_behind_is_removed(rows: Path, folder: Path, tmp_path: Path) -> None:
+    """A refused job removes nothing, and no job what is not its own."""
+    out = tmp_path / "out"
+    (out / "deep").mkdir(parents=True)
+    others = [out / "deep" / LEFT_BEHIND, out / ".notes.tmp", out / LEFT_BEHIND.replace("3", "9", 1)]
+    for file in (*others, out / LEFT_BEHIND, out / "letter.txt"):
+        file.write_text("important")
+    with pytest.raises(InvalidParameterError, match=r"holds letter.txt, which is no output of this job"):
+        label(rows, folder, out)
+    assert all(file.exists() for file in (*others, out / LEFT_BEHIND))
+    (out / "letter.txt").unlink()
+    label(rows, folder, out)
+    assert all(file.exists() for file in others)
+    assert not (out / LEFT_BEHIND).exists()
+
+
+def test_a_table_that_no_job_wrote_is_not_called_an_output(rows: Path, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    shutil.copy(rows / "part-1.parquet", tmp_path / "out")
+    with pytest.raises(InvalidParameterError, match=r"holds part-1.parquet, which is no output of a job"):
+        label(rows, folder, tmp_path / "out")
+
+
 def test_outputs_of_another_model_or_job_are_refused(
     rows: Path, folder: Path, model: SpherePair, tmp_path: Path
 ) -> None:
@@ -160,7 +187,7 @@ def test_two_jobs_cannot_write_to_one_folder(rows: Path, folder: Path, tmp_path:
 
     with pytest.raises(InvalidParameterError, match="another job is writing"):
         label(rows, folder, out, progress=again)
-    (tmp_path / "out" / ".part-3.parquet.0123.tmp").write_bytes(b"left by a killed process")
+    (tmp_path / "out" / LEFT_BEHIND).write_bytes(b"left by a killed process")
     assert label(rows, folder, out).n_rows == 240
     assert not list((tmp_path / "out").glob(".*"))
 

@@ -28,6 +28,8 @@ from spherepair.errors import MissingDependencyError
 DATA_VARIABLE = "SPHEREPAIR_DATA"
 #: Bytes of a name that leave room for what a temporary name adds; a name may have 255.
 LONGEST_NAME = 200
+#: What :func:`atomic_write` writes to, on any host, for a target of a short name: the group.
+TEMPORARY_NAME = re.compile(r"\.(.+)\.[0-9a-f]{8}-[0-9]+-[0-9a-f]{8}\.tmp")
 
 
 def data_folders() -> list[Path]:

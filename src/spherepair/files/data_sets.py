@@ -173,6 +173,8 @@ class _ParquetRows(DataFile):
         return [fields[name] for name in self._wanted(needs) if name in fields]
 
     def check(self, needs: Needs) -> Any:
+        import pyarrow as pa
+
         names = self._schema.names
         if needs.id_column is not None and needs.id_column not in names:
             raise self._fail(f"has no column {needs.id_column!r}; it has {listed(names)}")
@@ -186,7 +188,10 @@ class _ParquetRows(DataFile):
         _check_features(self.fields(needs), needs, self._fail)
         n_bytes = 8 * self.count() * len(wanted)
         refuse_large(n_bytes, self._n_bytes, self._fail_with, ratio=STREAMED_RATIO)
-        return None if needs.id_column is None else self._schema.field(needs.id_column).type
+        if needs.id_column is None:
+            return None
+        none = pa.nulls(0, self._schema.field(needs.id_column).type)
+        return known_ids(none, needs.id_column, self._fail_with).type
 
     def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
         wanted, sizes = self._wanted(needs), self.group_sizes or []

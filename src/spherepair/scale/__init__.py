@@ -23,7 +23,7 @@ from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, InvalidParameterError, PartError
 from spherepair.estimators import load
 from spherepair.estimators.spherepair import SpherePair
-from spherepair.files import file_lock
+from spherepair.files import TEMPORARY_NAME, file_lock
 from spherepair.files.places import OutputFolder, list_sources
 from spherepair.scale.engines import ENGINES, Task, check_engine
 from spherepair.scale.labeling import (
@@ -275,7 +275,8 @@ def predict_fn(
     """A saved model as a function of batches, for Spark, Dask, DuckDB and whatever else hands out batches.
 
     It takes a pandas table, an Arrow table or record batch, or an iterator of these, and gives back the same
-    kind with the columns of :func:`predict`. It can be pickled; the model is loaded where it is first used.
+    kind with the columns of :func:`predict`; a pandas table keeps its index. It can be pickled; the model is
+    loaded where it is first used.
 
     Parameters
     ----------
@@ -322,6 +323,9 @@ def _run(
         if work.out.folder is not None:
             _claim(stack, work.out.folder)
         kept = find_done(parts, work.out, work.fingerprint)
+        if work.out.folder is not None:
+            _remove_leftovers(work.out.folder, parts)
+            stack.callback(_remove_leftovers, work.out.folder, parts)
         found, n_rows = list(kept.values()), 0
         left = [part for part in parts if part.output not in kept]
         task = Task(partial(do_part, work), _output, partial(ModelFiles.read, Path(work.folder)), work.device)
@@ -356,16 +360,19 @@ def _output(part: Part) -> str:
 
 
 def _claim(stack: ExitStack, folder: Path) -> None:
-    """Lock the folder for this job, and remove half-written files of killed processes."""
+    """Lock the folder for this job."""
     folder.mkdir(parents=True, exist_ok=True)
     if not stack.enter_context(file_lock(folder / _LOCK)):
         raise InvalidParameterError(
             f"another job is writing to {folder}; wait for it or choose another folder."
         )
-    _remove_leftovers(folder)
-    stack.callback(_remove_leftovers, folder)
 
 
-def _remove_leftovers(folder: Path) -> None:
-    for temporary in folder.rglob(".*.tmp"):
-        temporary.unlink(missing_ok=True)
+def _remove_leftovers(folder: Path, parts: Sequence[Part]) -> None:
+    """Remove what killed processes, of this machine or others, left of the outputs of this job."""
+    outputs = {folder / part.output for part in parts}
+    for place in {output.parent for output in outputs}:
+        for found in place.glob(".*.tmp"):
+            target = TEMPORARY_NAME.fullmatch(found.name)
+            if target is not None and place / target[1] in outputs:
+                found.unlink(missing_ok=True)

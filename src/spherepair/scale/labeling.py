@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -268,23 +268,29 @@ class LabelBatches:
 
     def __call__(self, batches: Any) -> Any:
         """Label a pandas table, an Arrow table or batch, or each batch of a stream of them."""
-        import pyarrow as pa
-
-        if hasattr(batches, "iloc"):  # pandas
-            return self._label(pa.Table.from_pandas(batches, preserve_index=False)).to_pandas()
-        if isinstance(batches, pa.RecordBatch):
-            found = self._label(as_table(batches)).combine_chunks()
-            return [*found.to_batches(), pa.RecordBatch.from_pylist([], found.schema)][0]
-        return self._label(batches) if isinstance(batches, pa.Table) else self._stream(batches)
+        is_one = any(hasattr(batches, name) for name in ("iloc", "__array__", "num_rows"))
+        if is_one or not isinstance(batches, Iterable):
+            return self._label_batch(batches)
+        return (self._label_batch(batch) for batch in batches if len(batch))
 
     def schema(self, id_type: Any = None) -> Any:
         """Arrow schema of what comes back, for an ID column of that type."""
         return output_schema(self._work, self._model(), id_type)
 
-    def _stream(self, batches: Any) -> Iterator[Any]:
-        for batch in batches:
-            if len(batch):
-                yield from self._label(as_table(batch)).to_batches()
+    def _label_batch(self, batch: Any) -> Any:
+        import pyarrow as pa
+
+        if hasattr(batch, "iloc"):  # pandas
+            found = self._label(pa.Table.from_pandas(batch, preserve_index=False)).to_pandas()
+            return found.set_index(batch.index)
+        if isinstance(batch, pa.RecordBatch):
+            found = self._label(as_table(batch)).combine_chunks()
+            return [*found.to_batches(), pa.RecordBatch.from_pylist([], found.schema)][0]
+        if isinstance(batch, pa.Table):
+            return self._label(batch)
+        raise InvalidDataError(
+            f"a batch is a pandas table, an Arrow table or a record batch, not {type(batch).__name__}."
+        )
 
     def _label(self, table: Any) -> Any:
         needs, names = self._work.needs, table.column_names

@@ -164,12 +164,34 @@ def open_files(files: Sequence[SourceFile], needs: Needs) -> list[DataFile]:
         opened = list(pool.map(open_data_file, files))
         kinds = list(pool.map(lambda file: file.check(needs), opened))
     for file, kind in zip(files, kinds, strict=True):
-        if kind != kinds[0]:
+        if common_id_type(kind) != common_id_type(kinds[0]):
             raise InvalidDataError(
                 f"{file.path} has IDs of type {kind}, but {files[0].path} has them of type {kinds[0]}; write "
                 "them in one type."
             )
     return opened
+
+
+def common_id_type(kind: Any) -> Any:
+    """One type for IDs that differ only in how their writer stores them, such as texts by pandas and csv.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> common_id_type(pa.string()), common_id_type(pa.dictionary(pa.int32(), pa.int16()))
+    (DataType(large_string), DataType(int64))
+    """
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kind is None:
+        return None
+    if kinds.is_dictionary(kind):
+        return common_id_type(kind.value_type)
+    if kinds.is_integer(kind) and kind != pa.uint64():
+        return pa.int64()
+    is_text = kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
+    return pa.large_string() if is_text else kind
 
 
 def _divide(opened: DataFile, part_rows: int) -> list[Part]:
@@ -242,7 +264,11 @@ def _outcome(part: Part, out: OutputFolder, model: str) -> Outcome | None:
     except (OSError, ValueError):
         return None
     said = described.metadata or {}
-    if said.get(MODEL_KEY) != model.encode():
+    if MODEL_KEY not in said:
+        raise InvalidParameterError(
+            f"{out.source} holds {part.output}, which is no output of a job; choose an empty or new folder."
+        )
+    if said[MODEL_KEY] != model.encode():
         raise InvalidParameterError(
             f"{path} was made by another model or with other options; choose another folder, or remove it."
         )

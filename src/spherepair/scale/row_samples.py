@@ -23,7 +23,7 @@ from spherepair.files.arrow_rows import vector_columns, widen
 from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file, read_ahead
 from spherepair.files.joined_columns import refuse_other_columns
 from spherepair.files.places import find_files
-from spherepair.scale.parts import open_files
+from spherepair.scale.parts import common_id_type, open_files
 from spherepair.validation import require_finite
 
 #: Rows drawn at random by default.
@@ -231,9 +231,8 @@ def _gather(files: list[DataFile], needs: Needs, positions: NDArray[np.int64], i
                 "unique."
             )
         rows.add(batch, chosen, path)
-        found_ids += (
-            pa.chunked_array([start + chosen]) if batch.ids is None else batch.ids.take(chosen)
-        ).chunks
+        found = pa.chunked_array([start + chosen]) if batch.ids is None else batch.ids.take(chosen)
+        found_ids += found.cast(common_id_type(found.type)).chunks
     joined = pa.chunked_array(found_ids)
     X, names = rows.joined()
     return _Gathered(X, names, joined)
