@@ -86,7 +86,16 @@ def test_a_dry_run_writes_nothing(call, example, rows, tmp_path):
         (("{rows}/0.parquet", "--out", "{out}.csv", "--workers", "2"), "--workers is for data sets"),
         (("{rows}", "--out", "{out}", "--engine", "ray", "--address", "127.0.0.1:1"), "no Ray answers at"),
         (("{rows}", "--out", "{out}", "--address", "auto"), "an address is for engine='ray'"),
-        (("{rows}/*.parquet", "--out", "{out}.csv"), "labels.csv has the name of a file, but several files"),
+        (
+            ("{rows}/*.parquet", "--out", "{out}.csv"),
+            "labels.csv has the name of a file, but labels of a folder",
+        ),
+        (("{rows}/none-*", "--out", "{out}.csv"), "labels of a folder, a glob, a URI or several files are"),
+        (("{rows}/0.parquet", "--out", "{out}"), "or .npy; with --workers 1, labels are written to a folder"),
+        (("{rows}/nix", "--out", "{out}"), "rows/nix does not exist; check the path"),
+        (("{rows}/nix.csv", "--out", "{out}"), "rows/nix.csv does not exist; check the path"),
+        (("{rows}/0.parquet", "{rows}/1.parquet", "--out", "{rows}"), "0.parquet would be read as rows"),
+        (("{rows}/0.parquet", "--workers", "1", "--out", "{rows}"), "0.parquet would be read as rows"),
         (("{rows}/0.parquet", "{rows}/1.parquet", "--out", "{out}.NPY", "--dry-run"), "name a folder"),
         (("file://{rows}/*.parquet", "--out", "{out}.parquet"), "name a folder"),
         (("{rows}", "--out", "{rows}/labels", "--dry-run"), "rows/labels is inside the data that is read"),
@@ -242,6 +251,25 @@ def test_a_fit_on_a_sample_goes_on_from_its_checkpoint(call, rows, tmp_path):
     np.testing.assert_array_equal(found, labels)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("first", [[None] * 40, []])
+def test_a_column_of_words_may_be_empty_in_the_first_file(call, rows, tmp_path, ending, first):
+    for place, file in enumerate(sorted(rows.iterdir())):
+        words = [["red", "green"][row % 2] for row in range(40)] if place else first
+        table = pq.read_table(file).slice(0, len(words)).append_column("color", pa.array(words, pa.string()))
+        if ending == "csv":
+            pa_csv.write_csv(table, file.with_suffix(".csv"))
+            file.unlink()
+        else:
+            pq.write_table(table, file)
+    pairs = tmp_path / "words.csv"
+    pairs.write_text("left,right,link\nn41,n81,same\nn42,n83,different\n")
+    asked = ("--constraints", pairs, "--id", "name", "--clusters", "2", "--pretraining", "none")
+    done = call("fit", rows, *asked, "--hidden-dims", "8", "--max-epochs", "1", "--out", tmp_path / "model")
+    assert done.code == 0, done.err
+    assert "color" in load(tmp_path / "model").encoder_.used_columns()
+
+
 @pytest.mark.parametrize("options", [(), ("--as", "category:color", "--drop", "f3,f4")])
 def test_words_of_a_data_set_are_encoded(call, rows, tmp_path, options):
     for place, file in enumerate(sorted(rows.iterdir())):
@@ -312,4 +340,4 @@ def test_a_file_of_very_many_rows_is_sampled(call, rows, tmp_path, monkeypatch, 
 def test_a_folder_of_rows_does_not_become_one_file(call, example, rows, tmp_path):
     done = call("predict", example.model, rows, "--out", tmp_path / "labels.csv")
     assert done.code == 2
-    assert "several files become a folder of parts; name a folder" in done.err
+    assert "several files are written to a folder in parts; name a folder" in done.err

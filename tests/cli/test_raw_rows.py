@@ -223,6 +223,21 @@ def test_a_folder_of_pictures(call, brief, tmp_path) -> None:
     assert "Row 11 is line 13." in done.err
 
 
+def test_rows_in_a_folder_of_pictures_are_named(call, brief, example, tmp_path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.png").write_bytes(b"picture")
+    write(tmp_path / "photos" / "notes.csv", [["a"], [1]])
+    folder = tmp_path / "photos"
+    for command in (
+        ("fit", folder, "--images", ".", "-o", tmp_path / "model"),
+        ("ask", folder, "--images", ".", "-o", tmp_path / "record.jsonl"),
+        ("predict", example.model, folder, "-o", tmp_path / "labels.csv"),
+    ):
+        done = call(*command)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "photos holds pictures, but also rows ('notes.csv'), and only these would be read" in done.err
+
+
 def test_a_workbook(call, brief, customers, tmp_path) -> None:
     pytest.importorskip("python_calamine")
     pytest.importorskip("skrub")

@@ -338,6 +338,7 @@ def test_missing_file_folder_and_unknown_kind_are_refused(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(InvalidConstraintsError, match="is a folder, not a file"):
         Constraints.read(str(tmp_path / "folder.csv"))
+    (tmp_path / "pairs.txt").write_text("")
     with pytest.raises(InvalidConstraintsError, match=r"unknown kind; its name must end in \.csv, "):
         Constraints.read(tmp_path / "pairs.txt")
     with pytest.raises(InvalidConstraintsError, match=r"the folder of .* does not exist"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,19 @@ def test_csv_is_quoted_only_where_it_must_be(tmp_path: Path) -> None:
     assert (tmp_path / "plain.csv").read_text() == "id,label\na,0\nb,1\n"
     write_columns(tmp_path / "special.csv", {"id": ["a", "b,c"], "label": [0, 1]})
     assert (tmp_path / "special.csv").read_text() == '"id","label"\n"a",0\n"b,c",1\n'
+
+
+def test_what_is_wrong_with_a_path_is_told_apart(tmp_path: Path) -> None:
+    for name, wrong in (("none", "none does not exist; check the path"), ("a.exe", "is of an unknown kind")):
+        (tmp_path / "a.exe").write_text("x")
+        with pytest.raises(InvalidDataError, match=wrong):
+            open_file(tmp_path / name)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InvalidDataError, match="is a folder, not a file"):
+        open_file(tmp_path / "folder")
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(InvalidDataError, match="is neither a file nor a folder"):
+        open_file(tmp_path / "pipe.csv")
 
 
 @pytest.mark.parametrize("text", ["a,b", "a,b\n", "\n\na,b\r\n\r\n"])

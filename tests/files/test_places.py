@@ -2,12 +2,22 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from spherepair.errors import InvalidDataError
-from spherepair.files.places import OutputFolder, find_files, find_place, find_reread, is_many, local_path
+from spherepair.files.places import (
+    OutputFolder,
+    find_files,
+    find_place,
+    find_reread,
+    is_many,
+    list_sources,
+    local_path,
+)
 
 
 @pytest.fixture
@@ -78,6 +88,81 @@ def test_a_file_named_twice_is_refused(tree: Path) -> None:
         find_files([tree / "a.csv", f"{tree}/*.csv"])
 
 
+def test_a_file_named_twice_by_a_link_is_refused(tree: Path) -> None:
+    (tree / "link.csv").symlink_to(tree / "a.csv")
+    with pytest.raises(InvalidDataError, match="more than once"):
+        find_files([tree / "a.csv", tree / "link.csv"])
+
+
+def test_a_file_that_links_lead_to_again_is_there_once(tree: Path) -> None:
+    (tree / "deep" / "loop").symlink_to("../deep")
+    (tree / "deep" / "a-link.npy").symlink_to("c.npy")
+    (tree / "above").symlink_to("deep")
+    assert names(tree) == ["a.csv", "above/a-link.npy", "b.parquet"]
+    assert names(tree / "deep") == ["a-link.npy"]
+    assert names(f"{tree}/deep/*/c.npy") == ["loop/c.npy"]
+    (tree / "deep" / "a-link.npy").unlink()
+    (tree / "above").unlink()
+    assert names(tree) == ["a.csv", "b.parquet", "deep/c.npy"]
+
+
+@pytest.mark.parametrize("folder", ["names [1] x", "a*", "what?", "[", "**"])
+def test_marks_in_the_name_of_a_folder_that_exists_are_no_wildcards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (tmp_path / folder / "in").mkdir(parents=True)
+    for name in ("a.csv", "in/b.csv"):
+        (tmp_path / folder / name).write_text("x")
+    (tmp_path / "names 1 x").mkdir()
+    (tmp_path / "names 1 x" / "c.csv").write_text("x")
+    assert names(f"{tmp_path}/{folder}/*.csv") == ["a.csv"]
+    assert names(f"{tmp_path}/{folder}/i[mn]/*.csv") == ["in/b.csv"]
+    assert not is_many(f"{tmp_path}/{folder}/none.csv")
+    monkeypatch.chdir(tmp_path / folder)
+    assert names("*.csv") == ["a.csv"]
+    assert find_reread("*.csv", OutputFolder("."), rename=str) == "a.csv"
+
+
+def test_escapes_in_the_glob_of_a_uri_of_this_machine_are_read(tmp_path: Path) -> None:
+    (tmp_path / "dir x").mkdir()
+    (tmp_path / "dir x" / "p 1.csv").write_text("x")
+    assert names(f"file://{tmp_path}/dir%20x/p%20*.csv") == ["p 1.csv"]
+    assert names(f"file://{tmp_path}/d*/p%20[1].csv") == ["dir x/p 1.csv"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table({"a.csv": [1]}),
+        np.zeros((2, 2)),
+        np.array(3),
+        {"a.csv": [1]},
+    ],
+)
+def test_a_table_in_memory_is_no_data_set(table: Any) -> None:
+    with pytest.raises(InvalidDataError, match=r"^a table in memory has no parts; give it to predict of"):
+        list_sources(table)
+
+
+def test_a_dataframe_is_no_data_set() -> None:
+    for library in ("pandas", "polars"):
+        frame = pytest.importorskip(library).DataFrame({"a.csv": [1]})
+        with pytest.raises(InvalidDataError, match="a table in memory has no parts"):
+            list_sources(frame)
+
+
+@pytest.mark.parametrize("source", [None, 3, 2.5, b"a.csv", ["a.csv", None], [["a.csv"]], object()])
+def test_what_names_no_place_is_no_data_set(source: Any) -> None:
+    with pytest.raises(InvalidDataError, match=r"^a data set is a path, folder, glob or URI, or a list of"):
+        list_sources(source)
+
+
+def test_paths_of_any_kind_are_sources() -> None:
+    assert list_sources(["a.csv", Path("b.csv")]) == ["a.csv", Path("b.csv")]
+    assert list_sources(name for name in ("a.csv", "b.csv")) == ["a.csv", "b.csv"]
+    assert list_sources(np.array(["a.csv"])) == ["a.csv"]
+
+
 def test_a_stream_is_no_data_set() -> None:
     with pytest.raises(InvalidDataError, match="a stream of batches can be read only once"):
         find_files(pa.table({"a": [1]}).to_reader())
@@ -129,6 +214,9 @@ def test_uris_of_this_machine_are_paths(source: str | Path, expected: str) -> No
         ("{}", "{}/_labels", None),
         ("{}", "{}-labels", None),
         ("{}/a.csv", "{}/labels", None),
+        ("{}/a.csv", "{}", "a.csv"),
+        ("{}/a.csv", "{}/deep/..", "a.csv"),
+        ("{}/a.csv", "{}/../link", "a.csv"),
         ("{}", "{}/../link/labels", "a.csv"),
         ("{}", "s3://bucket/labels?region=eu-west-1", None),
     ],
@@ -140,6 +228,15 @@ def test_outputs_that_would_be_read_as_rows_are_found(
     (tmp_path.parent / "link").symlink_to(tree)
     found = find_reread([source.format(tree)], OutputFolder(out.format(tree)), rename=str)
     assert found == expected
+
+
+def test_an_output_in_place_of_one_of_several_files_is_found(tree: Path) -> None:
+    assert find_reread([tree / "b.parquet", tree / "a.csv"], OutputFolder(str(tree)), rename=str)
+    sources = [tree / "a.csv", tree / "deep/c.npy"]
+    assert find_reread(sources, OutputFolder(f"{tree}/deep"), rename=str) is None
+    (tree / "labels").mkdir()
+    (tree / "labels/a.csv").symlink_to(tree / "a.csv")
+    assert find_reread([tree / "a.csv"], OutputFolder(f"{tree}/labels"), rename=str) == "a.csv"
 
 
 def test_an_output_is_found_wherever_one_of_several_sources_reads_it(tree: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -14,7 +15,7 @@ import typer
 
 from spherepair import scale
 from spherepair.cli import options
-from spherepair.cli.raw_rows import read_rows_for
+from spherepair.cli.raw_rows import read_rows_for, refuse_stray_rows
 from spherepair.cli.terminal import NOTHING_WRITTEN, Terminal, command_terminal
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators import load
@@ -25,7 +26,14 @@ from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES
 from spherepair.files.data_sets import RowBatch, open_data_file, read_ahead
 from spherepair.files.data_tables import Table
 from spherepair.files.label_files import open_labels
-from spherepair.files.places import Source, data_set_files, find_files, is_many, local_path
+from spherepair.files.places import (
+    DATA_SET_SUFFIXES,
+    Source,
+    data_set_files,
+    find_files,
+    is_many,
+    local_path,
+)
 from spherepair.scale.labeling import model_needs
 
 #: Rows labeled at a time. A .npy file is read block by block, so memory does not grow with it.
@@ -89,7 +97,7 @@ def predict(
     left = "interrupted; run the same command again to go on." if is_set else NOTHING_WRITTEN
     with command_terminal("predict", as_json=as_json, quiet=quiet, interrupted=left) as terminal:
         if not is_set:
-            options.check_label_file(Path(out), [Path(data[0])])
+            _check_label_file(out, data[0])
             reader = _FileReader(load(model, device=device), Path(data[0]), id_column, drop or ())
             _predict_file(reader, Path(out), false_alarms=rate, escape=escape, terminal=terminal)
             return
@@ -152,11 +160,16 @@ def label_data_set(source: Any, terminal: Terminal, **asked: Any) -> scale.Summa
 
 def _is_data_set(data: Sequence[str], out: str, used: Sequence[str]) -> bool:
     """Whether rows are labeled in parts: there are several files, or the output is no file of labels."""
-    named = out.lower().endswith(options.LABEL_SUFFIXES)
-    if len(data) > 1 or is_many(data[0]) or (named and data_set_files(data[0])):
+    named, several = out.lower().endswith(options.LABEL_SUFFIXES), len(data) > 1 or is_many(data[0])
+    if not several and not os.path.exists(data[0]):
+        raise InvalidDataError(f"{data[0]} does not exist; check the path.")
+    if several or (named and data_set_files(data[0])):
         if named:
+            if not several:
+                refuse_stray_rows(data[0])
             raise InvalidParameterError(
-                f"{out} has the name of a file, but several files become a folder of parts; name a folder."
+                f"{out} has the name of a file, but labels of a folder, a glob, a URI or several files are "
+                "written to a folder in parts; name a folder."
             )
         return True
     if not named and (used or Path(data[0]).is_dir()):
@@ -166,6 +179,17 @@ def _is_data_set(data: Sequence[str], out: str, used: Sequence[str]) -> bool:
             f"{used[0]} is for data sets, whose labels go to a folder; {out} is a file."
         )
     return False
+
+
+def _check_label_file(out: str, data: str) -> None:
+    """Refuse a label file, and say how labels are written to a folder where the rows can be read in parts."""
+    has_parts = data.lower().endswith(DATA_SET_SUFFIXES)
+    if has_parts and not out.lower().endswith(options.LABEL_SUFFIXES):
+        raise InvalidParameterError(
+            f"{out}: the name of a label file must end in .csv, .parquet or .npy; with --workers 1, labels "
+            "are written to a folder in parts."
+        )
+    options.check_label_file(Path(out), [Path(data)])
 
 
 def _print_estimate(found: scale.Estimate, terminal: Terminal) -> None:

@@ -7,6 +7,7 @@ Numbers in all columns are used as they are. Everything else goes through a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,9 +19,10 @@ from spherepair.cli.terminal import Terminal, column_options
 from spherepair.encoders import TableEncoder, pack_encoder
 from spherepair.encoders.table import parse_kinds
 from spherepair.encoders.table_columns import is_mixed
-from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, listed
+from spherepair.errors import InvalidDataError, InvalidParameterError, UnusableColumnsError, listed, quoted
 from spherepair.estimators.job import takes_raw_rows
 from spherepair.files.columns import CSV_SUFFIXES, text_array
+from spherepair.files.csv_files import is_text
 from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import (
     Table,
@@ -29,12 +31,23 @@ from spherepair.files.data_tables import (
     read_table,
     split_names,
 )
-from spherepair.files.pictures import FILE_COLUMN
-from spherepair.files.places import DATA_SET_SUFFIXES, Source, data_set_files, find_files, is_many
+from spherepair.files.joined_columns import N_OPENED
+from spherepair.files.pictures import FILE_COLUMN, picture_files
+from spherepair.files.places import (
+    DATA_SET_SUFFIXES,
+    Source,
+    SourceFile,
+    data_set_files,
+    find_files,
+    is_many,
+    local_path,
+)
 from spherepair.scale.row_samples import SAMPLE_ROWS, Sample, choose_sample, count_rows, draw_sample
 
 #: Kinds that are read as text, whatever the values look like.
 TEXT_KINDS = ("category", "boolean", "date", "text", "image", "words")
+#: As the name of a column of pictures: the folder that is read is one of pictures.
+FOLDER_ITSELF = "."
 #: Columns that are listed with what was made of them, at most.
 SHOWN_COLUMNS = 60
 _T = TypeVar("_T")
@@ -111,6 +124,8 @@ class ColumnChoice:
             return self
         unknown = [name for name in (*self.kinds, *split_names(self.drop, names)) if name not in names]
         if unknown:
+            if self.kinds.get(FOLDER_ITSELF) == "image":
+                refuse_stray_rows(data)
             lacking = listed(list(dict.fromkeys(unknown)))
             raise InvalidDataError(f"{data} has no column {lacking}; it has {listed(names)}.")
         return self
@@ -180,6 +195,21 @@ def encode(table: Table, encoder: TableEncoder, terminal: Terminal) -> Table:
     return replace(table, X=rows, names=tuple(encoder.get_feature_names_out()), raw=table.X)
 
 
+def refuse_stray_rows(data: Source) -> None:
+    """Refuse a folder of pictures in which a file of rows lies, so that it is read as rows."""
+    folder = Path(local_path(data))
+    if not folder.is_dir() or not (rows := data_set_files(folder)):
+        return
+    try:
+        picture_files(folder)
+    except InvalidDataError:
+        return
+    raise InvalidDataError(
+        f"{folder} holds pictures, but also rows ({quoted(rows[0].name)}), and only these would be read; "
+        "move one kind to another folder."
+    )
+
+
 def located(table: Table, work: Callable[[], _T]) -> _T:
     """Do something with the rows; what is wrong with columns is said with lines and IDs of the file."""
     try:
@@ -228,6 +258,8 @@ class SampleInputs:
     def needs(self) -> Needs:
         """What is read of every file."""
         kinds = self.choice.kinds
+        if kinds.get(FOLDER_ITSELF) == "image" and isinstance(self.data, str):
+            refuse_stray_rows(self.data)
         needs = Needs(
             features=tuple(kinds) if self.choice.only_named else None,
             id_column=self.id_column,
@@ -235,7 +267,20 @@ class SampleInputs:
             text=tuple(name for name, kind in kinds.items() if kind in TEXT_KINDS),
             pictures=tuple(name for name, kind in kinds.items() if kind == "image"),
         )
-        return replace(needs, mixed=bool(kinds) or open_data_file(find_files(self.data)[0]).has_words(needs))
+        if self.choice.only_named:
+            return replace(needs, mixed=True)
+        with ThreadPoolExecutor(N_OPENED) as pool:
+            # All files: a column of words may be empty in the first one.
+            found = list(pool.map(lambda file: _find_words(file, needs), find_files(self.data)))
+        texts = [name for _, names in found for name in names if name not in kinds]
+        is_mixed = bool(kinds) or any(has_words for has_words, _ in found)
+        return replace(needs, mixed=is_mixed, text=(*needs.text, *dict.fromkeys(texts)))
+
+
+def _find_words(file: SourceFile, needs: Needs) -> tuple[bool, list[str]]:
+    """Whether a file holds more than numbers, and its columns of texts."""
+    opened = open_data_file(file)
+    return opened.has_words(needs), [field.name for field in opened.fields(needs) if is_text(field.type)]
 
 
 def read_sample(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -144,13 +145,16 @@ def open_elsewhere(path: str, filesystem: Any, fail: Fail) -> ColumnFile:
 
 def suffix_of(path: Path, suffixes: Sequence[str], fail: Fail) -> str:
     """Ending of the name, one of `suffixes`; a path that is no file is refused too."""
-    name = path.name.lower()
-    for suffix in suffixes:
-        if name.endswith(suffix):
-            if not path.is_file():
-                raise fail("is a folder, not a file." if path.is_dir() else "does not exist; check the path.")
-            return suffix
-    raise fail(f"is of an unknown kind; its name must end in {', '.join(suffixes)}.")
+    if os.path.isdir(path):
+        raise fail("is a folder, not a file.")
+    if not os.path.exists(path):
+        raise fail("does not exist; check the path.")
+    suffix = next((suffix for suffix in suffixes if path.name.lower().endswith(suffix)), None)
+    if suffix is None:
+        raise fail(f"is of an unknown kind; its name must end in {', '.join(suffixes)}.")
+    if not path.is_file():
+        raise fail("is neither a file nor a folder; write its rows to a file.")
+    return suffix
 
 
 def require_pyarrow(path: Path) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import posixpath
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from spherepair.errors import InvalidDataError, InvalidParameterError
+from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.files import atomic_write
 from spherepair.files.arrow_rows import is_stream
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, require_pyarrow
@@ -83,7 +84,7 @@ def is_many(source: Any) -> bool:
     """Whether this may name more than one file: a glob, a URI or several sources."""
     if isinstance(source, str | os.PathLike):
         text = os.fspath(source)
-        return is_uri(text) or (any(mark in text for mark in _GLOB_MARKS) and not os.path.exists(text))
+        return is_uri(text) or len(_split_at_glob(text, os.path.exists)) > 1
     return True
 
 
@@ -117,6 +118,7 @@ def find_place(source: str | os.PathLike[str]) -> tuple[Any, str]:
         filesystem, path = fs.FileSystem.from_uri(f"{root}{mark}{options}")
     except (ArrowInvalid, NotImplementedError, OSError) as error:
         raise InvalidDataError(f"{text} cannot be opened ({_reason(error)}); check its address.") from error
+    rest = list(map(unquote, rest)) if text.startswith(_LOCAL) else rest
     return filesystem, posixpath.join(path, *rest)
 
 
@@ -127,7 +129,8 @@ def find_files(source: Any) -> list[SourceFile]:
     ----------
     source : path, URI, glob, folder, or a sequence of these
         The files of a folder and of the folders inside, or of a glob, are sorted by name; names that begin
-        with a dot or an underscore are left out. Several sources keep their order.
+        with a dot or an underscore are left out. A file that links lead to again is there once, under the
+        name in the fewest folders. Several sources keep their order.
     """
     sources = list_sources(source)
     found = [file for one in sources for file in _files_of(one)]
@@ -136,7 +139,7 @@ def find_files(source: Any) -> list[SourceFile]:
         raise InvalidDataError(
             f"{told} holds no data; a file of rows ends in {', '.join(DATA_SET_SUFFIXES)}."
         )
-    if len({file.path for file in found}) < len(found):
+    if len(set(_real_paths(found))) < len(found):
         raise InvalidDataError(f"{told}: a file is named more than once; its rows would be there twice.")
     return found if len(sources) == 1 else _named_from_common_root(found)
 
@@ -168,11 +171,23 @@ def list_sources(source: Any) -> list[str | os.PathLike[str]]:
             "a stream of batches can be read only once and has no parts; give it to predict of the model, or "
             "to spherepair.scale.predict_fn."
         )
-    return [source] if isinstance(source, str | os.PathLike) else list(source)
+    if isinstance(source, Mapping) or len(getattr(source, "shape", (1,))) != 1:
+        raise InvalidDataError(
+            "a table in memory has no parts; give it to predict of the model, or to "
+            "spherepair.scale.predict_fn."
+        )
+    is_one = isinstance(source, str | os.PathLike) or not isinstance(source, Iterable)
+    sources = [source] if is_one else list(source)
+    for one in sources:
+        if not isinstance(one, str | os.PathLike):
+            raise InvalidDataError(
+                f"a data set is a path, folder, glob or URI, or a list of these, got {quoted(one)} instead."
+            )
+    return sources
 
 
 def find_reread(source: Any, out: OutputFolder, *, rename: Callable[[str], str]) -> str | None:
-    """An output that would be read as part of the data set the next time, if there is one.
+    """An output that is an input, or would be read as part of the data set the next time, if there is one.
 
     Parameters
     ----------
@@ -183,10 +198,13 @@ def find_reread(source: Any, out: OutputFolder, *, rename: Callable[[str], str])
     """
     sources = list_sources(source)
     reached = [found for one in sources for found in _reach(one, out)]
-    for file in find_files(sources) if reached else ():
-        for inner, pattern in reached:
-            if _is_read(posixpath.join(inner, rename(file.name)), pattern):
-                return rename(file.name)
+    files, (filesystem, folder) = find_files(sources), find_place(out.source)
+    taken = set(_real_paths([file for file in files if file.filesystem == filesystem]))
+    names = [rename(file.name) for file in files]
+    outputs = [SourceFile(posixpath.join(folder, name), name, 0, 0, filesystem) for name in names]
+    for name, path in zip(names, _real_paths(outputs), strict=True):
+        if path in taken or any(_is_read(posixpath.join(inner, name), pattern) for inner, pattern in reached):
+            return name
     return None
 
 
@@ -224,7 +242,7 @@ def _reach(source: Any, out: OutputFolder) -> list[tuple[str, list[str]]]:
     if filesystem != other:
         return []
     is_folder = filesystem.get_file_info(path).type == fs.FileType.Directory
-    root, pattern = _look_through(path, is_folder=is_folder)
+    root, pattern = _look_through(path, filesystem, is_folder=is_folder)
     # A link is followed both when outputs are written and when a data set is listed.
     pairs = [(target, root)]
     if is_local(filesystem):
@@ -233,11 +251,11 @@ def _reach(source: Any, out: OutputFolder) -> list[tuple[str, list[str]]]:
     return [(place, pattern) for place in inner if place.split("/")[0] != ".."]
 
 
-def _look_through(path: str, *, is_folder: bool) -> tuple[str, list[str]]:
+def _look_through(path: str, filesystem: Any, *, is_folder: bool) -> tuple[str, list[str]]:
     """The folder that is listed for a folder or glob, and the pattern of the paths that are read."""
     if is_folder:
         return path, ["**", "*"]
-    root, *pattern = _split_at_glob(path)
+    root, *pattern = _split_at_glob(path, os.path.exists if is_local(filesystem) else None)
     return root, pattern
 
 
@@ -249,7 +267,7 @@ def _files_of(source: Any) -> list[SourceFile]:
         info = filesystem.get_file_info(path)
         if info.type == fs.FileType.File:
             return [_file(info, posixpath.dirname(path), filesystem)]
-        root, pattern = _look_through(path, is_folder=info.type == fs.FileType.Directory)
+        root, pattern = _look_through(path, filesystem, is_folder=info.type == fs.FileType.Directory)
         if not pattern:
             raise InvalidDataError(f"{source} does not exist; check the path.")
         listed = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
@@ -257,7 +275,23 @@ def _files_of(source: Any) -> list[SourceFile]:
         raise InvalidDataError(f"{source} cannot be listed ({_reason(error)}).") from error
     files = [_file(entry, root, filesystem) for entry in listed if entry.type == fs.FileType.File]
     kept = [file for file in files if _is_data(file.name) and _matches(file.name.split("/"), pattern)]
-    return sorted(kept, key=lambda file: file.name)
+    kept.sort(key=lambda file: (file.name.count("/"), file.name), reverse=True)
+    once = dict(zip(_real_paths(kept), kept, strict=True))  # of each file the last, in the fewest folders
+    return sorted(once.values(), key=lambda file: file.name)
+
+
+def _real_paths(files: Sequence[SourceFile]) -> list[str]:
+    """Where files lie, links followed on this machine."""
+    folders = {posixpath.dirname(file.path) for file in files if file.is_local}
+    real = {folder: os.path.realpath(folder) for folder in folders}  # once for all files of a folder
+
+    def real_path(file: SourceFile) -> str:
+        if file.is_local and os.path.islink(file.path):
+            return os.path.realpath(file.path)
+        folder, name = posixpath.split(file.path)
+        return posixpath.join(real.get(folder, folder), name)
+
+    return list(map(real_path, files))
 
 
 def _file(info: Any, root: str, filesystem: Any) -> SourceFile:
@@ -270,14 +304,17 @@ def _is_data(name: str) -> bool:
     return not is_hidden and name.lower().endswith(DATA_SET_SUFFIXES)
 
 
-def _split_at_glob(path: str) -> list[str]:
-    """A path split before its first segment with a wildcard: the part before, and all further segments."""
+def _split_at_glob(path: str, exists: Callable[[str], bool] | None = None) -> list[str]:
+    """A path split before its first segment with a wildcard: the part before, and all further segments.
+
+    As long as the path up to a segment exists as it is, its marks are no wildcards.
+    """
     segments = path.split("/")
-    first = next(
-        (place for place, part in enumerate(segments) if any(mark in part for mark in _GLOB_MARKS)),
-        len(segments),
-    )
-    return ["/".join(segments[:first]) or "/", *segments[first:]]
+    for place, part in enumerate(segments):
+        before = "/".join(segments[: place + 1])
+        if any(mark in part for mark in _GLOB_MARKS) and not (exists is not None and exists(before)):
+            return ["/".join(segments[:place]) or "/", *segments[place:]]
+    return [path or "/"]
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -297,12 +334,7 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _named_from_common_root(files: list[SourceFile]) -> list[SourceFile]:
     root = posixpath.commonpath([posixpath.dirname(file.path) for file in files])
-    return [
-        SourceFile(
-            file.path, posixpath.relpath(file.path, root), file.n_bytes, file.modified, file.filesystem
-        )
-        for file in files
-    ]
+    return [replace(file, name=posixpath.relpath(file.path, root)) for file in files]
 
 
 def _reason(error: Exception) -> str:
