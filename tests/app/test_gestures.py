@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.app.test_api import Person
 
@@ -52,6 +54,15 @@ def test_undo_of_a_gesture_brings_everything_back(ann, labeling):
     assert undone["number"] == done["number"]
     after = labeling.interview.groups
     assert {pair: after.relation(*pair) for pair in known} == known
+
+
+def test_groups_are_those_of_one_moment(ann, labeling, monkeypatch):
+    """Somebody takes an answer back while they are listed."""
+    expected, now = ann.get("/groups").json(), labeling.view
+    views = iter([now])
+    before_answers = replace(now, groups=now.groups[:1])
+    monkeypatch.setattr(type(labeling), "view", property(lambda self: next(views, before_answers)))
+    assert ann.get("/groups").json() == expected
 
 
 def test_a_gesture_with_a_ticket_is_written_once(ann):

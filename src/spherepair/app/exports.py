@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from spherepair.app.open_project import Labeling
 from spherepair.app.project_rows import Rows, Source, store_rows
 from spherepair.app.projects import raw_rows, read_encoder
-from spherepair.app.versions import NO_GROUP
+from spherepair.app.versions import NO_GROUP, Version
 from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
 from spherepair.estimators import load
 from spherepair.estimators.job import attach_encoder, takes_raw_rows
@@ -74,7 +74,7 @@ def export_model(project: Labeling) -> bytes:
     """The latest model as a zip, for :func:`spherepair.load` and ``spherepair predict``."""
     stream = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(stream, "w") as archive:
-        _model(project).save(Path(folder) / "model")
+        _model(project, project.version).save(Path(folder) / "model")
         for file in sorted(Path(folder, "model").iterdir()):
             archive.write(file, f"model/{file.name}", zipfile.ZIP_DEFLATED)
     return stream.getvalue()
@@ -88,7 +88,7 @@ def export_report(project: Labeling) -> bytes:
         pairs = project.interview.constraints
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
-        model = _model(project)
+        model = _model(project, project.version)
         write_report(
             model,
             raw_rows(project.rows, takes_raw_rows(model)),
@@ -101,10 +101,11 @@ def export_report(project: Labeling) -> bytes:
 
 def predict_groups(project: Labeling, source: Source, *, escape: bool = True) -> bytes:
     """The groups of new rows as csv: id, cluster, name and confidence."""
-    version = project.version
+    view = project.view  # once: answers and models may come in between
+    version = view.version
     if not version.groups:
         raise InvalidDataError("there is no model of groups yet; answer more questions first.")
-    model, layout = _model(project), project.rows.layout
+    model, layout = _model(project, version), project.rows.layout
     wanted = [name for name in (layout.text, layout.images) if name is not None]
     missing = [name for name in wanted if name not in source.table.column_names]
     if missing:
@@ -116,7 +117,7 @@ def predict_groups(project: Labeling, source: Source, *, escape: bool = True) ->
         ids = fresh.ids() if has_ids else pc.cast(pa.array(np.arange(len(fresh))), pa.string())
         shares = model.predict_proba(raw_rows(fresh, takes_raw_rows(model), project.rows))
         best = shares.argmax(axis=1)
-        groups = [project.view.groups[project.view.moves[place]] for place in range(len(version.groups))]
+        groups = [view.groups[view.moves[place]] for place in range(len(version.groups))]
         table = pa.table(
             {
                 "id": ids,
@@ -145,9 +146,9 @@ def _file(table: pa.Table, kind: str, *, escape: bool) -> bytes:
     return stream.getvalue()
 
 
-def _model(project: Labeling) -> Any:
-    """The latest model, which takes rows as people have them."""
-    folder = project.version.model_folder
+def _model(project: Labeling, version: Version) -> Any:
+    """The model of a version, which takes rows as people have them."""
+    folder = version.model_folder
     if folder is None:
         raise InvalidDataError("there is no model yet; the first one takes a moment.")
     model = load(folder)

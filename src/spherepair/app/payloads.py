@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from spherepair.app.open_project import Card, Labeling
+from spherepair.app.shown_groups import View
 from spherepair.app.versions import Group
 from spherepair.asking.groups import Groups
 from spherepair.asking.questions import (
@@ -129,12 +130,11 @@ class Payloads:
         """All groups, the largest first."""
         view = self.project.view
         order = np.argsort(-view.sizes, kind="stable")
-        return [self.group_details(int(place)) for place in order if view.sizes[place]]
+        return [self.group_details(view, int(place)) for place in order if view.sizes[place]]
 
-    def group_details(self, place: int) -> dict[str, Any]:
-        """One group."""
-        project, view = self.project, self.project.view
-        group = view.groups[place]
+    def group_details(self, view: View, place: int) -> dict[str, Any]:
+        """One group of a view; the project may have changed since."""
+        project, group = self.project, view.groups[place]
         return {
             "id": group.id,
             "name": project.name_of(group),
@@ -148,7 +148,7 @@ class Payloads:
                 "since": max(0, view.version.number - 1),
                 "in": group.came,
                 "out": group.went,
-                "note": self._note(group),
+                "note": self._note(view, group),
             },
         }
 
@@ -231,8 +231,8 @@ class Payloads:
             "time": "" if answer is None else answer.time,
         }
 
-    def _note(self, group: Group) -> str | None:
-        names = {one.id: self.project.name_of(one) for one in self.project.view.groups}
+    def _note(self, view: View, group: Group) -> str | None:
+        names = {one.id: self.project.name_of(one) for one in view.groups}
         if group.split_from is not None:
             return f"split from {names.get(group.split_from, 'another group')}"
         if group.merged_from:

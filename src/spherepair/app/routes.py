@@ -228,13 +228,14 @@ def get_search(
 @router.post("/groups/{group}/name", response_model=schemas.GroupDetails)
 def post_name(opened: Opened, who: Who, group: str, body: schemas.Name) -> Any:
     """Name a group; the name stays with it from model to model."""
-    place, name = opened.view.position(group), clean_name(body.name)
+    view, name = opened.view, clean_name(body.name)
+    place = view.position(group)
     if place is None:
         raise HTTPException(404, "that group is not there any more.")
     if not name:
         raise HTTPException(422, "a name needs at least one letter.")
     opened.give_name(group, name, person=who.name)
-    return JSONResponse(Payloads(opened).group_details(place))
+    return JSONResponse(Payloads(opened).group_details(view, place))
 
 
 @router.post("/gestures/preview", response_model=schemas.GesturePreview)

@@ -70,7 +70,8 @@ class Server:
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(20)
+        _, said = self.process.communicate(20)
+        assert "a bug of spherepair" not in said, said
 
 
 @pytest.fixture(scope="session")
@@ -109,7 +110,7 @@ class Person:
     def _hear(self, message):
         # Chromium itself complains of WebGL without a graphics card.
         if "GL Driver Message" not in message.text:
-            self.complaints.append(message.text)
+            self.complaints.append(f"{message.text} {message.location.get('url', '')}")
 
     views = tuple(VIEWS)
 
