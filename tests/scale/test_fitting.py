@@ -18,7 +18,8 @@ from spherepair.errors import (
     MissingRowsError,
 )
 from spherepair.files.data_sets import Needs
-from spherepair.scale.row_samples import Sample, choose_sample, count_rows, draw_sample
+from spherepair.scale.row_samples import Sample, choose_sample, count_rows, draw_sample, fit_sample
+from spherepair.training.scaling import learn_scaling
 
 NEEDS = Needs(id_column="id", drop=("y",))
 
@@ -89,6 +90,22 @@ def test_numbers_as_ids_are_found_however_they_are_written(table: Any, tmp_path:
     assert len(sample.pairs) == 3
     X = table.select(["a", "b", "c"]).to_pandas().to_numpy()
     np.testing.assert_array_equal(sample.X[sample.pairs.left], X[[0, 1, 3]])
+
+
+@pytest.mark.parametrize("as_vectors", [False, True])
+def test_columns_are_scaled_by_all_rows_not_by_the_sample(
+    table: Any, pairs: Path, tmp_path: Path, as_vectors: bool
+) -> None:
+    X = table.select(["a", "b", "c"]).to_pandas().to_numpy().astype(np.float64)
+    X[:, 1] *= np.linspace(1, 500, len(X))  # far apart, so that each column gets a scale of its own
+    columns = {"v": pa.array(list(X))} if as_vectors else dict(zip("abc", X.T, strict=True))
+    pq.write_table(pa.table({"id": table["id"], "y": table["y"], **columns}), tmp_path / "rows.parquet")
+    sample = draw_sample(tmp_path / "rows.parquet", pairs, needs=NEEDS, n_sample=5)
+    assert len(sample.X) < 100
+    np.testing.assert_allclose(sample.columns.std, X.std(axis=0), rtol=1e-9)
+    fitted = fit_sample(fresh(), sample)
+    np.testing.assert_allclose(fitted._scaling.factor, learn_scaling(X, "auto").factor, rtol=1e-9)
+    assert not np.allclose(fitted._scaling.factor, learn_scaling(sample.X, "auto").factor, rtol=1e-3)
 
 
 def test_labels_name_rows_too(tmp_path: Path) -> None:

@@ -92,6 +92,33 @@ def test_blocks_give_the_statistics_of_the_whole(monkeypatch):
     np.testing.assert_allclose(learn_scaling(X, "standard").factor, whole.factor, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
+@pytest.mark.parametrize("by_column", [True, False])
+def test_rows_met_block_by_block_have_the_statistics_of_the_whole(dtype, by_column, monkeypatch):
+    X = np.random.default_rng(0).normal([5000.0, 0.0, -70.0], [20.0, 3.0, 1.0], size=(500, 3)).astype(dtype)
+    X[:250] += 40  # blocks lie apart
+    stream = scaling.ColumnStream()
+    monkeypatch.setattr("spherepair.training.scaling.STATISTICS_ENTRIES", 60)
+    for block in np.split(X, [0, 7, 300]):
+        if by_column:
+            stream.add_columns(list(block.T))
+        else:
+            stream.add(block)
+    found, expected = stream.statistics(), scaling._column_statistics(X)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+    np.testing.assert_allclose(found.std, expected.std, rtol=1e-9)
+    np.testing.assert_array_equal(found.largest, expected.largest)
+    assert found.resolution == expected.resolution
+
+
+def test_a_time_stamp_met_block_by_block_keeps_its_spread():
+    spread = np.random.default_rng(0).normal(size=500)
+    stream = scaling.ColumnStream()
+    for block in np.split(1.7e9 + spread[:, None], 5):
+        stream.add(block)
+    np.testing.assert_allclose(stream.statistics().std, spread.std(), rtol=1e-6)
+
+
 def test_the_number_of_threads_does_not_matter(monkeypatch):
     X = np.random.default_rng(0).normal(size=(500, 3))
     monkeypatch.setattr("spherepair.training.scaling.STATISTICS_ENTRIES", 30)

@@ -58,7 +58,7 @@ from spherepair.training.hardware import (
 from spherepair.training.optimization import RULES, StoppingRule, resolve_stopping
 from spherepair.training.pretraining import JointPretraining, StackedPretraining
 from spherepair.training.rows import map_rows, open_rows
-from spherepair.training.scaling import learn_scaling
+from spherepair.training.scaling import ColumnStatistics, learn_scaling
 from spherepair.training.session import Checkpoint, Session, checkpoint_lock, resolve_progress
 
 #: Gradients on pairs are clipped to this norm. Differs from the paper: it has no clipping; the authors'
@@ -91,6 +91,7 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         *,
         on_conflict: str = "weigh",
         checkpoint: str | Path | None = None,
+        columns: ColumnStatistics | None = None,
     ) -> Self:
         """Learn an embedding and clusters from rows and pairs.
 
@@ -109,6 +110,8 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         checkpoint : path, optional
             Folder in which the fit is saved after every epoch. A later fit with the same data, constraints
             and parameters resumes from there.
+        columns : ColumnStatistics, optional
+            Of a larger table that ``X`` is a sample of; columns are scaled by them.
 
         Returns
         -------
@@ -122,7 +125,7 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         pairs = self._checked_pairs(constraints, table.shape[0], on_conflict)
         validation.warn_about_few_pairs(pairs, self.batch_size)
         validation.warn_about_few_clusters(pairs, self.n_clusters)
-        self._settle(table)
+        self._settle(table, columns)
         with checkpoint_lock(checkpoint):
             job = self._start(table, pairs, checkpoint)
             with limit_threads(job.network, self._hardware):
@@ -323,14 +326,14 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
             return validation.take_back_contradictions(pairs)
         return pairs
 
-    def _settle(self, table: Any) -> None:
+    def _settle(self, table: Any, columns: ColumnStatistics | None = None) -> None:
         """Choose device, seed, scaling and the sizes of the network."""
         self._refuse_too_many_clusters(table.shape[0])
         self._hardware = choose_hardware(self.device, self.precision)
         self._table, self._seed = table, resolve_seed(self.random_state)
         self._hidden_dims = list(choose_effort(table.shape[0], self._hardware).hidden_dims)
         is_weighed = takes_raw_rows(self) and self.scaling == "auto"  # its columns are in one unit already
-        self._scaling = learn_scaling(table, "common" if is_weighed else self.scaling)
+        self._scaling = learn_scaling(table, "common" if is_weighed else self.scaling, columns)
         self._embedding_dim = self._choose_embedding_dim(table.shape[1])
         sizes = validation.hidden_sizes(self.hidden_dims, auto=self._hidden_dims)
         if sizes and not isinstance(getattr(self, "encoder", None), nn.Module):

@@ -1,7 +1,8 @@
 """The rows of a data set that a model is trained on: those in pairs, and others drawn at random.
 
 Training needs no more than some hundred thousand different rows. One pass over the data set reads those that
-were drawn, looks up the IDs that the pairs name, and refuses values that are not finite.
+were drawn, looks up the IDs that the pairs name, refuses values that are not finite, and learns how the
+columns are scaled from all rows.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from spherepair.files.data_sets import DataFile, Needs, RowBatch, open_data_file
 from spherepair.files.joined_columns import refuse_other_columns
 from spherepair.files.places import find_files
 from spherepair.scale.parts import common_id_type, open_files
+from spherepair.training.scaling import ColumnStatistics, ColumnStream
 from spherepair.validation import require_finite
 
 #: Rows drawn at random by default.
@@ -49,6 +51,8 @@ class Sample:
         Rows of the whole data set.
     ids : Arrow array of shape (n_sample,)
         ID of each row, or its position in the data set where rows have none.
+    columns : ColumnStatistics or None
+        Of the numbers of all rows of the data set.
     """
 
     X: Any
@@ -56,6 +60,7 @@ class Sample:
     pairs: Constraints
     n_rows: int
     ids: Any = None
+    columns: ColumnStatistics | None = None
 
 
 def count_rows(source: Any) -> int:
@@ -93,19 +98,19 @@ def draw_sample(
         if ids is not None:
             found = _gather(files, needs, np.sort(drawn), ids)
             pairs = Constraints.read(constraints, ids=found.ids, n_rows=len(found.X))
-            return Sample(found.X, found.names, pairs, n_rows, found.ids)
+            return Sample(found.X, found.names, pairs, n_rows, found.ids, found.columns)
     pairs = constraints if isinstance(constraints, Constraints) else _read(constraints, n_rows)
     pairs.validate(n_rows)
     positions = np.union1d(drawn, np.concatenate([pairs.left, pairs.right]))
     found = _gather(files, needs, positions, None)
     left, right = np.searchsorted(positions, pairs.left), np.searchsorted(positions, pairs.right)
     placed = replace(pairs, left=left, right=right, n_rows=len(positions))
-    return Sample(found.X, found.names, placed, n_rows, found.ids)
+    return Sample(found.X, found.names, placed, n_rows, found.ids, found.columns)
 
 
 def fit_sample(estimator: Any, sample: Sample, **options: Any) -> Any:
     """Fit an estimator on a sample, under the names of its columns; takes the options of its ``fit``."""
-    fitted = estimator.fit(sample.X, constraints=sample.pairs, **options)
+    fitted = estimator.fit(sample.X, constraints=sample.pairs, columns=sample.columns, **options)
     if sample.names is not None:
         # Not by way of a table, which would be a second copy of the rows.
         fitted.feature_names_in_ = np.array(sample.names, dtype=object)
@@ -210,6 +215,7 @@ class _Gathered:
     X: Any
     names: list[str] | None
     ids: Any
+    columns: ColumnStatistics | None
 
 
 def _gather(files: list[DataFile], needs: Needs, positions: NDArray[np.int64], ids: Any) -> _Gathered:
@@ -234,20 +240,21 @@ def _gather(files: list[DataFile], needs: Needs, positions: NDArray[np.int64], i
         found = pa.chunked_array([start + chosen]) if batch.ids is None else batch.ids.take(chosen)
         found_ids += found.cast(common_id_type(found.type)).chunks
     joined = pa.chunked_array(found_ids)
-    X, names = rows.joined()
-    return _Gathered(X, names, joined)
+    X, names, columns = rows.joined()
+    return _Gathered(X, names, joined, columns)
 
 
 class _Numbers:
-    """Rows of numbers in one array, made once."""
+    """Rows of numbers in one array, made once, and the statistics of all that were met."""
 
     def __init__(self, most: int) -> None:
         self._most, self._n_found = most, 0
         self._X: NDArray[Any] = np.empty((0, 0))
         self._names: list[str] | None = None
+        self._columns = ColumnStream()
 
     def add(self, batch: RowBatch, chosen: NDArray[np.int64], path: str) -> None:
-        values, self._names = _numbers(batch, chosen, path)
+        values, self._names = _numbers(batch, chosen, path, self._columns)
         if not self._X.size:
             self._X = np.empty((self._most, values.shape[1]), values.dtype)
         if values.shape[1] != self._X.shape[1]:
@@ -259,8 +266,8 @@ class _Numbers:
         self._X[self._n_found : stop] = values
         self._n_found = stop
 
-    def joined(self) -> tuple[Any, list[str] | None]:
-        return self._X[: self._n_found], self._names
+    def joined(self) -> tuple[Any, list[str] | None, ColumnStatistics | None]:
+        return self._X[: self._n_found], self._names, self._columns.statistics()
 
 
 class _Columns:
@@ -272,10 +279,10 @@ class _Columns:
     def add(self, batch: RowBatch, chosen: NDArray[np.int64], path: str) -> None:
         self._tables.append(batch.X.take(chosen))
 
-    def joined(self) -> tuple[Any, list[str] | None]:
+    def joined(self) -> tuple[Any, list[str] | None, ColumnStatistics | None]:
         import pyarrow as pa
 
-        return pa.concat_tables(self._tables, promote_options="permissive"), None
+        return pa.concat_tables(self._tables, promote_options="permissive"), None, None
 
 
 def _batches(files: list[DataFile], needs: Needs) -> Iterator[tuple[int, str, RowBatch]]:
@@ -289,24 +296,29 @@ def _batches(files: list[DataFile], needs: Needs) -> Iterator[tuple[int, str, Ro
         before += n_read
 
 
-def _numbers(batch: RowBatch, chosen: NDArray[np.int64], path: str) -> tuple[NDArray[Any], list[str] | None]:
+def _numbers(
+    batch: RowBatch, chosen: NDArray[np.int64], path: str, stream: ColumnStream
+) -> tuple[NDArray[Any], list[str] | None]:
     """Some rows of a batch whose values are all finite, and the names of their columns."""
-    if _is_clean(batch.X):
+    columns = _plain_columns(batch.X)
+    if columns and all(map(_sum_is_finite, columns)):
+        stream.add_columns(columns)
         return widen(batch.X.take(chosen))
     values, names = (batch.X, None) if isinstance(batch.X, np.ndarray) else widen(batch.X)
     try:
         require_finite(values, names)
     except InvalidDataError as error:
         raise InvalidDataError(f"{path}, counting from row {batch.first}: {error}") from error
+    stream.add(values)
     return values[chosen], names
 
 
-def _is_clean(X: Any) -> bool:
-    """Whether an Arrow table has plain numbers with finite sums: then not all need become rows."""
+def _plain_columns(X: Any) -> list[NDArray[Any]]:
+    """The columns of an Arrow table where all are plain numbers: then not all rows need be made."""
     if isinstance(X, np.ndarray) or vector_columns(X):
-        return False
+        return []
     columns = [np.asarray(column.to_numpy()) for column in X.columns]
-    return all(column.dtype.kind in "biuf" and _sum_is_finite(column) for column in columns)
+    return columns if all(column.dtype.kind in "biuf" for column in columns) else []
 
 
 def _sum_is_finite(column: NDArray[Any]) -> bool:

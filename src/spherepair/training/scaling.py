@@ -35,31 +35,97 @@ STATISTICS_ENTRIES = 2**18
 _Vector = NDArray[np.float64]
 
 
-def learn_scaling(X: Any, kind: str) -> Scaling:
+def learn_scaling(X: Any, kind: str, columns: ColumnStatistics | None = None) -> Scaling:
     """Learn the scaling of that kind from a table, a block of rows at a time.
 
     Parameters
     ----------
     X : ndarray, memory map or CSR matrix of shape (n_rows, n_features)
     kind : {"auto", "common", "standard", "none"}
+    columns : ColumnStatistics, optional
+        Of the table that ``X`` is a sample of.
     """
     if kind == "none":
         return Scaling.identity()
-    columns = _column_statistics(X)
+    columns = _column_statistics(X) if columns is None else columns
     if kind == "standard" or (kind == "auto" and not _same_unit(columns)):
         return _per_column(columns)
     return _common(columns)
 
 
-@dataclass(frozen=True)
-class _Columns:
+@dataclass(frozen=True, eq=False)
+class ColumnStatistics:
+    """Mean, spread and largest magnitude of every column, and the share of it that may be rounding."""
+
     mean: _Vector
     std: _Vector
     largest: _Vector
     resolution: float
 
 
-def _column_statistics(X: Any) -> _Columns:
+class ColumnStream:
+    """Statistics of columns whose rows are met a block at a time, in one pass.
+
+    The sums of squares of two blocks, each about its own mean, are joined by the distance of the means
+    (Chan, Golub and LeVeque 1983).
+
+    Examples
+    --------
+    >>> stream = ColumnStream()
+    >>> stream.add(np.array([[1.0, 0.0], [3.0, 0.0]]))
+    >>> stream.add(np.array([[5.0, -4.0]]))
+    >>> found = stream.statistics()
+    >>> found.mean, found.largest
+    (array([ 3.        , -1.33333333]), array([5., 4.]))
+    """
+
+    def __init__(self) -> None:
+        self._n_rows = 0
+        self._mean = self._squares = self._largest = np.zeros(0)
+        self._is_coarse = False
+
+    def add(self, block: Any) -> None:
+        """Take in an array of shape (n_rows, n_features)."""
+        size = max(1, STATISTICS_ENTRIES // max(1, block.shape[1]))
+        for start in range(0, len(block), size):
+            part = block[start : start + size]
+            sums, largest = _sums_dense(part)
+            self._join(len(part), sums / len(part), largest, _squares(part, sums / len(part)), block.dtype)
+
+    def add_columns(self, columns: list[NDArray[Any]]) -> None:
+        """Take in a block whose columns are arrays of their own."""
+        n_rows = len(columns[0])
+        if n_rows == 0:
+            return
+        mean, largest, squares = np.empty((3, len(columns)))
+        wide = np.empty(n_rows)
+        for k, column in enumerate(columns):
+            wide[:] = column
+            largest[k] = max(wide.max(), -wide.min())
+            mean[k] = wide.mean()
+            wide -= mean[k]
+            squares[k] = wide @ wide
+        self._join(n_rows, mean, largest, squares, np.result_type(*columns))
+
+    def statistics(self) -> ColumnStatistics:
+        """What was met so far."""
+        resolution = COARSE_SPREAD if self._is_coarse else FINE_SPREAD
+        return ColumnStatistics(
+            self._mean, np.sqrt(self._squares / max(1, self._n_rows)), self._largest, resolution
+        )
+
+    def _join(self, n_rows: int, mean: _Vector, largest: _Vector, squares: _Vector, dtype: Any) -> None:
+        if not self._n_rows:
+            self._mean, self._squares, self._largest = (np.zeros(len(mean)) for _ in range(3))
+        n_before, self._n_rows = self._n_rows, self._n_rows + n_rows
+        apart = mean - self._mean
+        self._mean = self._mean + apart * (n_rows / self._n_rows)
+        self._squares = self._squares + squares + np.square(apart) * (n_before * n_rows / self._n_rows)
+        self._largest = np.maximum(self._largest, largest)
+        self._is_coarse |= dtype in (np.float32, np.float16)
+
+
+def _column_statistics(X: Any) -> ColumnStatistics:
     """Mean, standard deviation and largest magnitude of every column in two passes, on all threads.
 
     The second pass takes the variance about the mean: sums of squares alone would lose it for
@@ -81,7 +147,7 @@ def _column_statistics(X: Any) -> _Columns:
         for part in pool.map(lambda start: squares(X[start : start + size], mean), starts):
             variance += part / n_rows
     is_coarse = X.dtype in (np.float32, np.float16)
-    return _Columns(mean, np.sqrt(variance), largest, COARSE_SPREAD if is_coarse else FINE_SPREAD)
+    return ColumnStatistics(mean, np.sqrt(variance), largest, COARSE_SPREAD if is_coarse else FINE_SPREAD)
 
 
 def _sums_dense(block: Any) -> tuple[_Vector, _Vector]:
@@ -122,12 +188,12 @@ def _stored(block: Any) -> tuple[NDArray[np.integer[Any]], _Vector, int]:
     return block.indices, block.data.astype(np.float64), block.shape[1]
 
 
-def _varies(columns: _Columns) -> NDArray[np.bool_]:
+def _varies(columns: ColumnStatistics) -> NDArray[np.bool_]:
     # Constant columns come out with a spread of rounding size; dividing by it would make noise.
     return np.asarray(columns.std > columns.resolution * np.maximum(columns.largest, 1e-30), dtype=bool)
 
 
-def _same_unit(columns: _Columns) -> bool:
+def _same_unit(columns: ColumnStatistics) -> bool:
     largest = columns.largest[_varies(columns)]
     if len(largest) < 2:
         return False
@@ -135,14 +201,14 @@ def _same_unit(columns: _Columns) -> bool:
     return bool(largest.max() <= SAME_UNIT_FACTOR * middle and middle <= SAME_UNIT_FACTOR * low)
 
 
-def _per_column(columns: _Columns) -> Scaling:
+def _per_column(columns: ColumnStatistics) -> Scaling:
     factor = np.zeros_like(columns.std)
     np.divide(1.0, columns.std, out=factor, where=_varies(columns))
     _warn_about_tiny_spreads(columns)
     return Scaling(columns.mean, factor)
 
 
-def _warn_about_tiny_spreads(columns: _Columns) -> None:
+def _warn_about_tiny_spreads(columns: ColumnStatistics) -> None:
     """Name the columns that are left out, though they are not quite constant."""
     is_rounding = columns.std <= ROUNDING * columns.largest
     left_out = np.flatnonzero(~_varies(columns) & ~is_rounding)
@@ -155,7 +221,7 @@ def _warn_about_tiny_spreads(columns: _Columns) -> None:
         )
 
 
-def _common(columns: _Columns) -> Scaling:
+def _common(columns: ColumnStatistics) -> Scaling:
     spread = float(np.sqrt(np.mean(np.square(columns.std))))
     shift = np.zeros_like(columns.mean)
     if np.abs(columns.mean.mean()) > OFFSET_SPREADS * spread:
