@@ -55,7 +55,7 @@ test-oldest:  ## the test suite with the oldest versions named in pyproject.toml
 	$(OLDEST)/bin/python $(PIP) -r $(OLDEST)/requirements.txt
 	$(OLDEST)/bin/python $(PIP) --no-deps --no-build-isolation -e .
 	@cat $(OLDEST)/requirements.txt
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/python $(SUITE) --ignore=tests/docs -W ignore::DeprecationWarning
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python $(SUITE) --ignore=tests/docs -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning
 
 test-newest:  ## the test suite with the newest versions that can be had, in .venv-newest
 	$(PYTHON) -m venv $(NEWEST)

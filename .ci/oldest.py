@@ -13,7 +13,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 #: What installs and tests the package; no oldest version of these is of interest.
-TOOLS = ("editables", "hatchling", "httpx", "hypothesis", "playwright", "pytest", "pytest-xdist")
+TOOLS = (
+    "editables",
+    "hatchling",
+    "httpx",
+    "hypothesis",
+    "playwright",
+    "pytest",
+    "pytest-xdist",
+    "schemathesis",
+)
 #: Of the development extra, packages whose tables users pass in.
 TABLES = ("pandas", "polars")
 

@@ -1,6 +1,7 @@
 """A fit on a data set of any size: the rows in pairs and a sample are all that is read into memory."""
 
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from spherepair.errors import (
     InvalidDataError,
     InvalidParameterError,
     MissingRowsError,
+    ModelFileError,
+    SpherePairError,
 )
-from spherepair.files.data_sets import Needs
+from spherepair.files.data_sets import Needs, open_data_file
+from spherepair.files.places import find_files
 from spherepair.scale.row_samples import Sample, choose_sample, count_rows, draw_sample, fit_sample
-from spherepair.training.scaling import learn_scaling
+from spherepair.training.scaling import ColumnStream, learn_scaling
 
 NEEDS = Needs(id_column="id", drop=("y",))
 
@@ -244,3 +248,117 @@ def test_ids_that_cannot_be_are_refused_before_the_work_begins(
     with pytest.raises(InvalidDataError, match=r"part-3.parquet cannot use the ID column 'id' of type"):
         scale.predict(rows, model=folder, out=tmp_path / "out", workers=1, id_column="id")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_column_that_the_sample_does_not_see_vary_is_left_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(400, 2)) * [1, 900], np.zeros(400)])
+    X[350, 2] = 1.0  # a flag of one row
+    np.save(tmp_path / "rows.npy", X)
+    pairs = Constraints.from_labels(np.arange(30) % 3, 40, random_state=0)
+    sample = draw_sample(tmp_path, pairs, needs=Needs(), n_sample=20)
+    assert not sample.X[:, 2].any()
+    assert sample.columns is not None
+    assert sample.columns.std[2] > 0
+    factor = fit_sample(fresh().set_params(scaling="standard"), sample)._scaling.factor
+    np.testing.assert_allclose(factor, [*1 / X[:, :2].std(axis=0), 0.0])
+
+
+@pytest.mark.parametrize("as_vectors", [False, True])
+def test_files_of_other_widths_are_refused_with_both_numbers(tmp_path: Path, as_vectors: bool) -> None:
+    for name, width in (("a", 3), ("b", 4)):
+        X = np.random.default_rng(0).normal(size=(20, width))
+        if as_vectors:
+            pq.write_table(pa.table({"v": list(X)}), tmp_path / f"{name}.parquet")
+        else:
+            np.save(tmp_path / f"{name}.npy", X)
+    with pytest.raises(InvalidDataError, match="has 4 features, but the files before it have 3"):
+        draw_sample(tmp_path, None, needs=Needs())
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "npy"])
+def test_a_column_to_drop_that_is_not_there_is_refused(tmp_path: Path, ending: str) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    if ending == "npy":
+        np.save(tmp_path / "rows.npy", X)
+    elif ending == "csv":
+        np.savetxt(tmp_path / "rows.csv", X, delimiter=",", header="a,b", comments="")
+    else:
+        pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / "rows.parquet")
+    with pytest.raises(SpherePairError, match=r"no column 'labl'|needs a file with named columns"):
+        draw_sample(tmp_path, None, needs=Needs(drop=("labl",)))
+
+
+def test_a_vector_without_values_is_told_with_its_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [[1.0, 2.0], None, [3.0, 4.0]]}), tmp_path / "rows.parquet")
+    with pytest.raises(InvalidDataError, match=r"rows\.parquet, counting from row 0: .*no vector in row 1"):
+        draw_sample(tmp_path, None, needs=Needs())
+
+
+def test_wide_vectors_are_read_a_few_rows_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spherepair.files.data_sets.BATCH_ENTRIES", 1000)
+    X = np.random.default_rng(0).normal(size=(90, 100))
+    pq.write_table(pa.table({"v": list(X), "a": X[:, 0]}), tmp_path / "rows.parquet")
+    batches = [*open_data_file(find_files(tmp_path)[0]).batches(Needs())]
+    assert {len(batch.X) for batch in batches} == {10}
+
+
+def test_a_fit_goes_on_only_with_the_statistics_it_began_with(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, pairs = (
+        rng.normal(size=(60, 2)) * [1, 900],
+        Constraints.from_labels(np.arange(60) % 3, 40, random_state=0),
+    )
+    found = []
+    for extra in (0.0, 5000.0):
+        stream = ColumnStream()
+        stream.add(np.vstack([X, [extra, extra]]))
+        found.append(stream.statistics())
+    fresh().fit(X, constraints=pairs, columns=found[0], checkpoint=tmp_path / "kept")
+    fresh().fit(X, constraints=pairs, columns=found[0], checkpoint=tmp_path / "kept")
+    with pytest.raises(ModelFileError, match="differs in data;"):
+        fresh().fit(X, constraints=pairs, columns=found[1], checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.parametrize("scaling", ["auto", "none"])
+@pytest.mark.parametrize("columns", [["a", "b"], ColumnStream(), ColumnStream().statistics()])
+def test_other_things_are_no_statistics(columns: Any, scaling: str) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    pairs = Constraints.from_labels(np.arange(40) % 3, 40, random_state=0)
+    with pytest.raises(InvalidParameterError, match="ColumnStatistics of a table with 2 columns"):
+        fresh().set_params(scaling=scaling).fit(X, constraints=pairs, columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"device": "gpu7"}, "gpu7"),
+        ({"model": "there.txt"}, "is a file"),
+        ({"out": "model", "keep": "labels"}, "choose two folders"),
+    ],
+)
+def test_bad_arguments_are_refused_before_the_fit(
+    rows: Path, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there.txt").touch()
+    monkeypatch.setattr("spherepair.scale.draw_sample", lambda *_, **__: pytest.fail("the fit began"))
+    with pytest.raises(SpherePairError, match=said):
+        scale.fit(rows, pairs, **{"model": "model", "estimator": fresh(), "id_column": "id", **given})
+
+
+def test_numbers_that_arrow_stores_otherwise_are_numbers(tmp_path: Path) -> None:
+    whole = pa.table(
+        {
+            "d": [Decimal("1.5"), Decimal("2.5")],
+            "b": [True, False],
+            "i": pa.array(["x", "y"], pa.string_view()),
+        }
+    )
+    pq.write_table(whole, tmp_path / "rows.parquet")
+    sample = draw_sample(tmp_path, None, needs=Needs(id_column="i"))
+    np.testing.assert_array_equal(sample.X, [[1.5, 1.0], [2.5, 0.0]])
+    assert sample.ids.to_pylist() == ["x", "y"]
+    pq.write_table(pa.table({"b": [True, None]}), tmp_path / "rows.parquet")
+    with pytest.raises(InvalidDataError, match=r"rows\.parquet.*NaN.*column 'b'"):
+        draw_sample(tmp_path, None, needs=Needs())

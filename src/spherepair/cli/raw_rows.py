@@ -263,7 +263,7 @@ class SampleInputs:
         needs = Needs(
             features=tuple(kinds) if self.choice.only_named else None,
             id_column=self.id_column,
-            drop=tuple(split_names(self.choice.drop, ())),
+            drop=tuple(self.choice.drop),
             text=tuple(name for name, kind in kinds.items() if kind in TEXT_KINDS),
             pictures=tuple(name for name, kind in kinds.items() if kind == "image"),
         )

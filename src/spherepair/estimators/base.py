@@ -111,7 +111,8 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
             Folder in which the fit is saved after every epoch. A later fit with the same data, constraints
             and parameters resumes from there.
         columns : ColumnStatistics, optional
-            Of a larger table that ``X`` is a sample of; columns are scaled by them.
+            Of a larger table that ``X`` is a sample of, as ``spherepair.scale.fit`` learns them; columns are
+            scaled by these.
 
         Returns
         -------
@@ -127,7 +128,7 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         validation.warn_about_few_clusters(pairs, self.n_clusters)
         self._settle(table, columns)
         with checkpoint_lock(checkpoint):
-            job = self._start(table, pairs, checkpoint)
+            job = self._start(table, pairs, checkpoint, columns)
             with limit_threads(job.network, self._hardware):
                 self._pretrain(job)
                 hold_out = self._hold_out(job)
@@ -339,9 +340,9 @@ class DeepConstrainedClusterer(AssessedClusterer, ExplainedClusterer, FittedStat
         if sizes and not isinstance(getattr(self, "encoder", None), nn.Module):
             refuse_without_memory(self._n_wide_layers * table.shape[1] * sizes[0], self._hardware)
 
-    def _start(self, table: Any, pairs: Constraints, folder: str | Path | None) -> Job:
+    def _start(self, table: Any, pairs: Constraints, folder: str | Path | None, columns: Any) -> Job:
         """Build the network and open rows and checkpoint."""
-        checkpoint = None if folder is None else Checkpoint.of(self, folder, table, pairs)
+        checkpoint = None if folder is None else Checkpoint.of(self, folder, table, pairs, columns)
         if checkpoint is not None:
             self._seed = checkpoint.seed(self._seed)
         device = self._hardware.device

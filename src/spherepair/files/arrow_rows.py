@@ -168,6 +168,12 @@ def empty_table(names: Sequence[str]) -> Any:
 
 
 def _numbers(name: str, column: Any) -> NDArray[Any]:
+    import pyarrow as pa
+
+    kinds = pa.types
+    is_stored_otherwise = kinds.is_decimal(column.type) or kinds.is_null(column.type)
+    if is_stored_otherwise or (kinds.is_boolean(column.type) and column.null_count):
+        column = column.cast(pa.float64())
     values = np.asarray(column.to_numpy())
     if values.dtype.kind not in "biuf":
         raise InvalidDataError(f"column {name!r} is not numeric (its type is {column.type}); drop it.")

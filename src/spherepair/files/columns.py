@@ -201,9 +201,10 @@ def known_ids(ids: Any, name: str, fail: Fail) -> Any:
     """The IDs of rows, bytes as texts; refused where they are neither numbers nor texts."""
     import pyarrow as pa
 
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    kinds = pa.types  # of string views Arrow cannot take some
+    tests = (kinds.is_binary, kinds.is_large_binary, kinds.is_fixed_size_binary, kinds.is_string_view)
     try:
-        if pa.types.is_nested(ids.type):
+        if kinds.is_nested(ids.type):
             raise ValueError("lists and objects are no IDs")
         return ids.cast(pa.string()) if any(test(ids.type) for test in tests) else ids
     except ValueError as error:  # of Arrow, too

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from spherepair.files.data_tables import (
     feature_columns,
     open_table,
     read_table,
+    split_names,
 )
 from spherepair.files.parquet_files import (
     read_description,
@@ -198,8 +200,9 @@ class _ParquetRows(DataFile):
         start, stop = groups or (0, len(sizes))
         first = sum(sizes[:start])
         columns = [*wanted, *([] if needs.id_column is None else [needs.id_column])]
-        most_rows = min(needs.batch_rows, max(1, BATCH_ENTRIES // len(columns)))
         with self._reading(), self._open() as opened:
+            width = _values_of_a_row(opened.metadata, {*columns}, range(start, stop))
+            most_rows = min(needs.batch_rows, max(1, BATCH_ENTRIES // width))
             n_rows = min(most_rows, self._safe_rows(opened.metadata, {*columns}, range(start, stop)))
             found = opened.iter_batches(batch_size=n_rows, row_groups=[*range(start, stop)], columns=columns)
             for table in map(with_usual_times, _gather(found, most_rows)):
@@ -221,7 +224,10 @@ class _ParquetRows(DataFile):
         names = self._schema.names
         if needs.features is not None:
             return stored_columns(needs.features, names)
-        return [name for name in names if name not in {*needs.drop, needs.id_column}]
+        dropped = split_names(needs.drop, names)
+        if missing := [name for name in dropped if name not in names]:
+            raise self._fail(f"has no column {missing[0]!r}; it has {listed(names)}")
+        return [name for name in names if name not in {*dropped, needs.id_column}]
 
     def _open(self) -> Any:
         import pyarrow.parquet as pq
@@ -260,6 +266,18 @@ def _gather(batches: Iterator[Any], most_rows: int) -> Iterator[Any]:
         n_rows, n_bytes = n_rows + len(batch), n_bytes + size
     if held:
         yield pa.Table.from_batches(held)
+
+
+def _values_of_a_row(metadata: Any, names: set[str], groups: range) -> int:
+    """Values of these columns in a row, rounded up: a vector has many."""
+    n_rows = n_values = 1
+    for group in map(metadata.row_group, groups):
+        n_rows += group.num_rows
+        for column in map(group.column, range(group.num_columns)):
+            # A part of a nested column is called column.part; a name may itself have a dot.
+            if not names.isdisjoint(accumulate(column.path_in_schema.split("."), "{}.{}".format)):
+                n_values += column.num_values
+    return -(-n_values // n_rows)
 
 
 class _CsvRows(DataFile):
@@ -320,7 +338,8 @@ class _ArrayRows(DataFile):
             yield RowBatch(table.X[first : first + needs.batch_rows], None, first)
 
     def _read(self, needs: Needs) -> Table:
-        return read_table(Path(self.file.path), id_column=needs.id_column)
+        drop = needs.drop if needs.features is None else ()
+        return read_table(Path(self.file.path), id_column=needs.id_column, drop=drop)
 
 
 def _check_features(fields: Sequence[Any], needs: Needs, fail: Callable[[str], InvalidDataError]) -> None:

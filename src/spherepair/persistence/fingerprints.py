@@ -19,7 +19,7 @@ HASHED_ELEMENTS, BLOCK_ELEMENTS = 2**28, 2**22
 UNCHECKED_PARAMETERS = {"progress", "clustering", "tail_ratio"}
 
 
-def fingerprint_fit(model: Any, table: Any, pairs: Any) -> dict[str, str]:
+def fingerprint_fit(model: Any, table: Any, pairs: Any, columns: Any = None) -> dict[str, str]:
     """Digests of what must agree for a fit to resume from a checkpoint.
 
     Parameters
@@ -28,11 +28,13 @@ def fingerprint_fit(model: Any, table: Any, pairs: Any) -> dict[str, str]:
         Its parameters, and the weights of an encoder of the user's own.
     table : ndarray or CSR matrix of shape (n_rows, n_features)
     pairs : Constraints
+    columns : ColumnStatistics, optional
+        Of a larger table that this one is a sample of.
     """
     parameters = model.get_params(deep=False).items()
     return {
         "version of spherepair": __version__,
-        "data": _hash_table(table),
+        "data": _hash_table(table) + ("" if columns is None else _hash_statistics(columns)),
         "constraints": _hash_arrays(pairs.left, pairs.right, pairs.is_must_link, pairs.weight),
         "weights of the encoder": _hash_weights(getattr(model, "encoder", None)),
         **{name: _describe(value) for name, value in parameters if name not in UNCHECKED_PARAMETERS},
@@ -51,6 +53,12 @@ def _hash_table(X: Any) -> str:
         for part in parts:
             digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()[:16]
+
+
+def _hash_statistics(columns: Any) -> str:
+    # How many threads took the sums shows in their last digits.
+    told = [f"{value:.6g}" for part in (columns.mean, columns.std, columns.largest) for value in part]
+    return hashlib.sha256(" ".join(told).encode()).hexdigest()[:16]
 
 
 def _hash_arrays(*arrays: Any) -> str:

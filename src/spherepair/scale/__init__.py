@@ -25,6 +25,7 @@ from spherepair.estimators import load
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import TEMPORARY_NAME, file_lock
 from spherepair.files.places import OutputFolder, list_sources
+from spherepair.persistence import refuse_foreign_folder
 from spherepair.scale.engines import ENGINES, Task, check_engine
 from spherepair.scale.labeling import (
     PREDICT,
@@ -49,6 +50,7 @@ from spherepair.scale.parts import (
     plan_parts,
 )
 from spherepair.scale.row_samples import SAMPLE_ROWS, choose_sample, draw_sample, fit_sample
+from spherepair.training.hardware import choose_hardware
 
 __all__ = ["Estimate", "Progress", "Summary", "estimate", "fit", "predict", "predict_fn", "transform"]
 
@@ -186,11 +188,15 @@ def fit(
     model: str | os.PathLike[str],
     estimator: Any = None,
     id_column: str | None = None,
-    drop: Sequence[str] = (),
+    drop: str | Sequence[str] = (),
     sample_rows: int | str = SAMPLE_ROWS,
     keep: str = "none",
     out: str | os.PathLike[str] | None = None,
-    **carried: Any,
+    engine: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    device: str = "auto",
+    progress: Callable[[Progress], None] | None = None,
 ) -> Any:
     """Fit a model on a data set of any size, save it without rows, and label the data set if asked for.
 
@@ -208,7 +214,7 @@ def fit(
     estimator : estimator, optional
         The method with its parameters, not fitted; by default ``SpherePair()``.
     id_column : str, optional
-    drop : sequence of str
+    drop : str or sequence of str
         Columns that are no features.
     sample_rows : int or "auto", default=1_000_000
         Rows drawn at random. With "auto" as many as help: they grow until pairs that are held out are
@@ -217,8 +223,8 @@ def fit(
         What is written to ``out`` for all rows: nothing, labels, or labels and embedding.
     out : path or URI, optional
         Folder for the labels.
-    **carried
-        Engine, workers, address, device and progress of :func:`predict`, which labels the rows.
+    engine, workers, address, device, progress
+        Of :func:`predict`, which labels the rows.
 
     Returns
     -------
@@ -232,16 +238,22 @@ def fit(
         )
     pairs = constraints if constraints is None or isinstance(constraints, Constraints) else Path(constraints)
     n_sample = SAMPLE_ROWS if sample_rows == "auto" else sample_rows
-    if not isinstance(n_sample, int) or n_sample < 2:
+    if not isinstance(n_sample, int | np.integer) or n_sample < 2:
         raise InvalidParameterError(
             f"sample_rows must be a whole number of at least 2 or 'auto', got {sample_rows!r} instead."
         )
     source = list_sources(source)
+    refuse_foreign_folder(Path(model))
+    if engine == "local":  # workers elsewhere may have a GPU that this machine lacks
+        choose_hardware(device)
     if out is not None:
-        check_labels(source, out, carried.get("engine", "local"), carried.get("address"))
+        check_labels(source, out, engine, address)
+        if os.path.abspath(os.fspath(out)) == os.path.abspath(os.fspath(model)):
+            raise InvalidParameterError(f"out and model are both {model}; choose two folders.")
     fresh = SpherePair() if estimator is None else clone(estimator)
-    needs = replace(training_needs(fresh), id_column=id_column, drop=tuple(drop))
-    sample = draw_sample(source, pairs, needs=needs, n_sample=n_sample)
+    dropped = (drop,) if isinstance(drop, str) else tuple(drop)
+    needs = replace(training_needs(fresh), id_column=id_column, drop=dropped)
+    sample = draw_sample(source, pairs, needs=needs, n_sample=int(n_sample))
     if sample_rows == "auto":
         chosen = choose_sample(fresh, sample)
         _logger.info(chosen.sentence())
@@ -249,7 +261,9 @@ def fit(
     fitted = fit_sample(fresh, sample)
     fitted.save(model, rows=False)
     if out is not None:
-        predict(source, model=model, out=out, id_column=id_column, embedding=keep == "all", **carried)
+        how: dict[str, Any] = {"engine": engine, "workers": workers, "address": address, "device": device}
+        how |= {"id_column": id_column, "embedding": keep == "all", "progress": progress}
+        predict(source, model=model, out=out, **how)
     return fitted
 
 

@@ -254,17 +254,37 @@ class _Numbers:
         self._columns = ColumnStream()
 
     def add(self, batch: RowBatch, chosen: NDArray[np.int64], path: str) -> None:
-        values, self._names = _numbers(batch, chosen, path, self._columns)
+        values, self._names = self._checked(batch, chosen, path)
         if not self._X.size:
             self._X = np.empty((self._most, values.shape[1]), values.dtype)
-        if values.shape[1] != self._X.shape[1]:
-            raise InvalidDataError(
-                f"{path} has {values.shape[1]} features, but the files before it have {self._X.shape[1]}."
-            )
         self._X = self._X.astype(np.result_type(self._X, values), copy=False)
         stop = self._n_found + len(chosen)
         self._X[self._n_found : stop] = values
         self._n_found = stop
+
+    def _checked(
+        self, batch: RowBatch, chosen: NDArray[np.int64], path: str
+    ) -> tuple[NDArray[Any], list[str] | None]:
+        """Some rows of a batch whose values are all finite, and the names of their columns."""
+        columns = _plain_columns(batch.X)
+        if columns and all(map(_sum_is_finite, columns)):
+            self._require_width(len(columns), path)
+            self._columns.add_columns(columns)
+            return widen(batch.X.take(chosen))
+        try:
+            values, names = (batch.X, None) if isinstance(batch.X, np.ndarray) else widen(batch.X)
+            require_finite(values, names)
+        except InvalidDataError as error:
+            raise InvalidDataError(f"{path}, counting from row {batch.first}: {error}") from error
+        self._require_width(values.shape[1], path)
+        self._columns.add(values)
+        return values[chosen], names
+
+    def _require_width(self, n_features: int, path: str) -> None:
+        if self._X.size and n_features != self._X.shape[1]:
+            raise InvalidDataError(
+                f"{path} has {n_features} features, but the files before it have {self._X.shape[1]}."
+            )
 
     def joined(self) -> tuple[Any, list[str] | None, ColumnStatistics | None]:
         return self._X[: self._n_found], self._names, self._columns.statistics()
@@ -294,23 +314,6 @@ def _batches(files: list[DataFile], needs: Needs) -> Iterator[tuple[int, str, Ro
             yield before + batch.first, file.file.path, batch
             n_read = batch.first + len(batch.X)
         before += n_read
-
-
-def _numbers(
-    batch: RowBatch, chosen: NDArray[np.int64], path: str, stream: ColumnStream
-) -> tuple[NDArray[Any], list[str] | None]:
-    """Some rows of a batch whose values are all finite, and the names of their columns."""
-    columns = _plain_columns(batch.X)
-    if columns and all(map(_sum_is_finite, columns)):
-        stream.add_columns(columns)
-        return widen(batch.X.take(chosen))
-    values, names = (batch.X, None) if isinstance(batch.X, np.ndarray) else widen(batch.X)
-    try:
-        require_finite(values, names)
-    except InvalidDataError as error:
-        raise InvalidDataError(f"{path}, counting from row {batch.first}: {error}") from error
-    stream.add(values)
-    return values[chosen], names
 
 
 def _plain_columns(X: Any) -> list[NDArray[Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spherepair.errors import SpherePairWarning
+from spherepair.errors import InvalidParameterError, SpherePairWarning
 from spherepair.training.rows import Scaling
 
 #: A column that varies by a smaller share of its size is taken for constant: in float32 that may be rounding;
@@ -43,14 +43,29 @@ def learn_scaling(X: Any, kind: str, columns: ColumnStatistics | None = None) ->
     X : ndarray, memory map or CSR matrix of shape (n_rows, n_features)
     kind : {"auto", "common", "standard", "none"}
     columns : ColumnStatistics, optional
-        Of the table that ``X`` is a sample of.
+        Of the table that ``X`` is a sample of. A column that is constant in the sample is left out all the
+        same: a network that has never seen it vary cannot tell what that means.
     """
+    _check_columns(columns, X.shape[1])
     if kind == "none":
         return Scaling.identity()
-    columns = _column_statistics(X) if columns is None else columns
+    found = _column_statistics(X)
+    if columns is not None:
+        found = replace(columns, std=np.where(_varies(found), columns.std, 0.0))
+    columns = found
     if kind == "standard" or (kind == "auto" and not _same_unit(columns)):
         return _per_column(columns)
     return _common(columns)
+
+
+def _check_columns(columns: Any, n_features: int) -> None:
+    if columns is None:
+        return
+    if not isinstance(columns, ColumnStatistics) or len(columns.mean) != n_features:
+        raise InvalidParameterError(
+            f"columns must be the ColumnStatistics of a table with {n_features} columns, which "
+            "spherepair.scale.fit learns; leave it out to scale the columns by X."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -230,9 +230,9 @@ class Checkpoint:
             self._refuse_other_fit()
 
     @classmethod
-    def of(cls, model: Any, folder: str | Path, table: Any, pairs: Any) -> Self:
-        """The checkpoint of a fit of this estimator to these rows and pairs."""
-        return cls(folder, fingerprint_fit(model, table, pairs))
+    def of(cls, model: Any, folder: str | Path, table: Any, pairs: Any, columns: Any) -> Self:
+        """The checkpoint of a fit of this estimator to these rows, pairs and statistics of columns."""
+        return cls(folder, fingerprint_fit(model, table, pairs, columns))
 
     @property
     def stage(self) -> str | None:
