@@ -82,7 +82,8 @@ def test_a_description_is_read_once_however_many_parts_a_file_has(tmp_path):
     for group in range(10):
         assert [len(batch.X) for batch in opened.batches(Needs(), (group, group + 1))] == [100]
     after = parquet_files._described_chunks.cache_info()
-    assert (after.misses - before.misses, after.hits - before.hits) == (1, 9)
+    assert after.misses - before.misses == 1
+    assert after.hits - before.hits >= 9
 
 
 @pytest.mark.usefixtures("small_limits")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from spherepair.files.parquet_files import (
     read_description,
     safe_batch_rows,
     unfolded_bytes,
+    values_of_a_row,
     with_usual_times,
 )
 from spherepair.files.pictures import locate_pictures
@@ -201,7 +201,8 @@ class _ParquetRows(DataFile):
         first = sum(sizes[:start])
         columns = [*wanted, *([] if needs.id_column is None else [needs.id_column])]
         with self._reading(), self._open() as opened:
-            width = _values_of_a_row(opened.metadata, {*columns}, range(start, stop))
+            with self._stream() as stream:
+                width = values_of_a_row(stream, opened.metadata, {*columns}, range(start, stop))
             most_rows = min(needs.batch_rows, max(1, BATCH_ENTRIES // width))
             n_rows = min(most_rows, self._safe_rows(opened.metadata, {*columns}, range(start, stop)))
             found = opened.iter_batches(batch_size=n_rows, row_groups=[*range(start, stop)], columns=columns)
@@ -266,18 +267,6 @@ def _gather(batches: Iterator[Any], most_rows: int) -> Iterator[Any]:
         n_rows, n_bytes = n_rows + len(batch), n_bytes + size
     if held:
         yield pa.Table.from_batches(held)
-
-
-def _values_of_a_row(metadata: Any, names: set[str], groups: range) -> int:
-    """Values of these columns in a row, rounded up: a vector has many."""
-    n_rows = n_values = 1
-    for group in map(metadata.row_group, groups):
-        n_rows += group.num_rows
-        for column in map(group.column, range(group.num_columns)):
-            # A part of a nested column is called column.part; a name may itself have a dot.
-            if not names.isdisjoint(accumulate(column.path_in_schema.split("."), "{}.{}".format)):
-                n_values += column.num_values
-    return -(-n_values // n_rows)
 
 
 class _CsvRows(DataFile):

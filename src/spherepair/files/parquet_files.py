@@ -37,7 +37,8 @@ LONGEST_HEADER, _SHORT_HEADER = 2**24, 2**10
 #: Fields of a page's header, and of the headers of data inside it.
 _UNPACKED_SIZE, _PACKED_SIZE, _DATA, _DICTIONARY, _DATA_V2, _N_VALUES = 2, 3, 5, 7, 8, 1
 #: Fields of the description of a file, of a group of rows, of a column in it, and of its content.
-_ROW_GROUPS, _COLUMNS, _COLUMN, _TYPE, _PATH, _CHUNK_SIZE, _DATA_AT, _DICTIONARY_AT = 4, 1, 3, 1, 3, 7, 9, 11
+_ROW_GROUPS, _COLUMNS, _COLUMN, _TYPE, _PATH = 4, 1, 3, 1, 3
+_CHUNK_VALUES, _CHUNK_SIZE, _DATA_AT, _DICTIONARY_AT = 5, 7, 9, 11
 _BYTE_ARRAY = 6
 #: Types of whole numbers in Thrift.
 _NUMBERS = frozenset((4, 5, 6))
@@ -195,6 +196,14 @@ def safe_batch_rows(
     return _rows_of(pages.largest_text) if is_repeated else MOST_BATCH_ROWS
 
 
+def values_of_a_row(stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int]) -> int:
+    """Values of these columns in a row of some row groups, rounded up: a vector has many."""
+    described, groups = _column_chunks(stream, len(metadata.schema)), [*groups]
+    n_rows = 1 + sum(metadata.row_group(group).num_rows for group in groups)
+    n_values = 1 + sum(chunk.n_values for group in groups for chunk in described[group] if chunk.is_of(names))
+    return -(-n_values // n_rows)
+
+
 def page_sizes(
     stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int] | None = None
 ) -> PageSizes:
@@ -213,8 +222,7 @@ def page_sizes(
     coded = {field.name for field in metadata.schema.to_arrow_schema() if "dictionary<" in str(field.type)}
     for group in range(metadata.num_row_groups) if groups is None else groups:
         for place, chunk in enumerate(described[group]):
-            # A part of a nested column is called column.part; a name may itself have a dot.
-            if not names.isdisjoint(accumulate(chunk.path, "{}.{}".format)):
+            if chunk.is_of(names):
                 is_list = metadata.schema.column(place).max_repetition_level > 0
                 _add_chunk(found, stream, chunk, is_list=is_list, is_coded=chunk.path[0] in coded)
     return found
@@ -226,8 +234,14 @@ class _Chunk:
 
     path: list[str]
     is_text: bool
+    n_values: int
     start: int
     end: int
+
+    def is_of(self, names: AbstractSet[str]) -> bool:
+        """Whether it belongs to one of these columns."""
+        # A part of a nested column is called column.part; a name may itself have a dot.
+        return not names.isdisjoint(accumulate(self.path, "{}.{}".format))
 
 
 def _column_chunks(stream: Any, n_columns: int) -> list[list[_Chunk]]:
@@ -255,7 +269,8 @@ def _chunk(described: dict[int, Any]) -> _Chunk:
     starts = [place for place in (_field(described, _DATA_AT), _field(described, _DICTIONARY_AT)) if place]
     start = min(starts, default=0)
     end = start + _field(described, _CHUNK_SIZE) if start else 0
-    return _Chunk(path, described[_TYPE] == _BYTE_ARRAY, start, end)
+    is_text, n_values = described[_TYPE] == _BYTE_ARRAY, _field(described, _CHUNK_VALUES)
+    return _Chunk(path, is_text, n_values, start, end)
 
 
 def _add_chunk(found: PageSizes, stream: Any, chunk: _Chunk, *, is_list: bool, is_coded: bool) -> None:
