@@ -250,6 +250,17 @@ def test_ids_that_cannot_be_are_refused_before_the_work_begins(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_row_without_an_id_is_told_with_its_file(
+    rows: Path, table: Any, pairs: Path, tmp_path: Path, told: bool
+) -> None:
+    ids = pa.array([*table["id"].to_pylist()[60:117], None, None, None])
+    part = table.slice(60, 60).set_column(0, "id", ids)
+    pq.write_table(part, rows / "part-1.parquet", write_statistics=told)
+    with pytest.raises(InvalidDataError, match=r"part-1.parquet has no ID in column 'id' of row 57; every"):
+        draw_sample(rows, pairs, needs=NEEDS, n_sample=10)
+
+
 def test_a_column_that_the_sample_does_not_see_vary_is_left_out(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=(400, 2)) * [1, 900], np.zeros(400)])

@@ -299,19 +299,30 @@ def test_missing_values_are_named_with_their_part(rows: Path, folder: Path, tmp_
         label(rows, folder, tmp_path / "out")
 
 
-def test_a_missing_id_is_named_with_its_part(rows: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_missing_id_is_refused_before_the_work_begins(rows: Path, folder: Path, tmp_path: Path) -> None:
     ids = pa.array([*map(str, range(57)), None, "58", None])
     rewrite(rows / "part-1.parquet", lambda t: t.set_column(0, "id", ids))
+    with pytest.raises(InvalidDataError, match=r"part-1.parquet has no ID in column 'id' of row 57; every"):
+        label(rows, folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert label(rows, folder, tmp_path / "numbered", id_column=None).n_rows == 240
+
+
+def test_a_missing_id_that_no_statistics_tell_is_named_with_its_part(
+    rows: Path, folder: Path, tmp_path: Path
+) -> None:
+    ids = pa.array([*map(str, range(57)), None, "58", None])
+    table = pq.read_table(rows / "part-1.parquet").set_column(0, "id", ids)
+    pq.write_table(table, rows / "part-1.parquet", write_statistics=False)
     message = (
         r"^part part-1.parquet of .* could not be done: row 57 has no ID in column 'id'; every row needs"
     )
     with pytest.raises(PartError, match=message):
         label(rows, folder, tmp_path / "out")
     assert sorted(stamps(tmp_path / "out")) == ["part-0.parquet"]
-    pq.write_table(pq.read_table(rows / "part-1.parquet"), rows / "part-1.parquet", row_group_size=20)
+    pq.write_table(table, rows / "part-1.parquet", write_statistics=False, row_group_size=20)
     with pytest.raises(PartError, match=r"^part part-1.00002.parquet of .* row 57 has no ID"):
         label(rows, folder, tmp_path / "divided", part_rows=20)
-    assert label(rows, folder, tmp_path / "numbered", id_column=None).n_rows == 240
 
 
 def test_a_full_disk_names_the_part_and_leaves_nothing_half_written(

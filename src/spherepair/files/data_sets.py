@@ -24,6 +24,7 @@ from spherepair.files.data_tables import (
     split_names,
 )
 from spherepair.files.parquet_files import (
+    groups_with_missing,
     read_description,
     safe_batch_rows,
     unfolded_bytes,
@@ -92,6 +93,12 @@ class RowBatch:
     ids: Any
     first: int
 
+    def row_without_id(self) -> int | None:
+        """Position in the file of the first row whose ID is missing."""
+        if self.ids is None or not self.ids.null_count:
+            return None
+        return int(self.first + self.ids.is_null().index(True).as_py())
+
 
 class DataFile(ABC):
     """A file of a data set; see :func:`open_data_file`.
@@ -136,10 +143,10 @@ class DataFile(ABC):
         return locate_pictures(table, needs.pictures, folder, self.file.path)
 
 
-def open_data_file(file: SourceFile) -> DataFile:
-    """Open a file of a data set; the ending of its name says what it is."""
+def open_data_file(file: SourceFile, id_column: str | None = None) -> DataFile:
+    """Open a file of a data set; its ``check`` refuses missing IDs if it knows of them without reading."""
     if file.path.lower().endswith(PARQUET_SUFFIXES):
-        return _ParquetRows(file)
+        return _ParquetRows(file, id_column)
     refuse_elsewhere(file)
     return _CsvRows(file) if file.path.lower().endswith(CSV_SUFFIXES) else _ArrayRows(file)
 
@@ -163,12 +170,13 @@ def read_ahead(batches: Iterator[Any]) -> Generator[Any]:
 
 
 class _ParquetRows(DataFile):
-    def __init__(self, file: SourceFile) -> None:
+    def __init__(self, file: SourceFile, id_column: str | None) -> None:
         super().__init__(file)
         with self._reading(), self._stream() as stream:
             self._n_bytes, described = stream.size(), read_description(stream, self._fail_with)
             self._schema = described.schema.to_arrow_schema()
             self.group_sizes = [described.row_group(k).num_rows for k in range(described.num_row_groups)]
+            self._without_ids = groups_with_missing(described, id_column)
 
     def fields(self, needs: Needs) -> list[Any]:
         fields = dict(zip(self._schema.names, self._schema, strict=True))
@@ -192,6 +200,7 @@ class _ParquetRows(DataFile):
         refuse_large(n_bytes, self._n_bytes, self._fail_with, ratio=STREAMED_RATIO)
         if needs.id_column is None:
             return None
+        self._require_ids(needs.id_column)
         none = pa.nulls(0, self._schema.field(needs.id_column).type)
         return known_ids(none, needs.id_column, self._fail_with).type
 
@@ -214,6 +223,12 @@ class _ParquetRows(DataFile):
                 first += len(table)
         if first != sum(sizes[:stop]):
             raise self._fail("has fewer or more rows than it says; write or copy the file again")
+
+    def _require_ids(self, column: str) -> None:
+        for group in self._without_ids:
+            for batch in self.batches(Needs(features=(), id_column=column), (group, group + 1)):
+                if (row := batch.row_without_id()) is not None:
+                    raise self._fail(f"has no ID in column {column!r} of row {row}; every row needs one")
 
     def _safe_rows(self, metadata: Any, names: set[str], groups: range) -> int:
         if not self.file.is_local:  # elsewhere each header of a page would be a request of its own

@@ -59,6 +59,15 @@ def read_description(stream: Any, fail: Fail) -> Any:
     return metadata
 
 
+def groups_with_missing(metadata: Any, name: str | None) -> list[int]:
+    """Row groups whose statistics say that a column, which is not nested, has missing values."""
+    names = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+    if name not in names:
+        return []
+    chunks = [metadata.row_group(k).column(names.index(name)) for k in range(metadata.num_row_groups)]
+    return [k for k, chunk in enumerate(chunks) if chunk.is_stats_set and chunk.statistics.null_count]
+
+
 def read_parquet(
     path: Path | str, metadata: Any, names: list[str], fail: Fail, *, filesystem: Any = None
 ) -> Any:

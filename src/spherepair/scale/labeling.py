@@ -195,8 +195,7 @@ def _write_part(work: Work, part: Part, model: Any) -> Outcome:
 
 
 def _refuse_missing_ids(work: Work, batch: RowBatch) -> None:
-    if batch.ids is not None and batch.ids.null_count:
-        row = batch.first + int(np.argmax(np.asarray(batch.ids.is_null())))
+    if (row := batch.row_without_id()) is not None:
         raise InvalidDataError(f"row {row} has no ID in column {work.needs.id_column!r}; every row needs one")
 
 

@@ -161,7 +161,7 @@ def plan_parts(source: Any, needs: Needs, *, part_rows: int = PART_ROWS) -> list
 def open_files(files: Sequence[SourceFile], needs: Needs) -> list[DataFile]:
     """Open files of a data set; one that lacks what is needed is refused, and IDs of different types are."""
     with ThreadPoolExecutor(N_OPENED) as pool:
-        opened = list(pool.map(open_data_file, files))
+        opened = list(pool.map(lambda file: open_data_file(file, needs.id_column), files))
         kinds = list(pool.map(lambda file: file.check(needs), opened))
     for file, kind in zip(files, kinds, strict=True):
         if common_id_type(kind) != common_id_type(kinds[0]):

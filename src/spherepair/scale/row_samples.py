@@ -226,6 +226,10 @@ def _gather(files: list[DataFile], needs: Needs, positions: NDArray[np.int64], i
     rows: _Numbers | _Columns = _Columns() if needs.mixed else _Numbers(most)
     n_found = 0
     for start, path, batch in _batches(files, needs):
+        if (row := batch.row_without_id()) is not None:
+            raise InvalidDataError(
+                f"{path} has no ID in column {needs.id_column!r} of row {row}; every row needs one."
+            )
         first, stop = np.searchsorted(positions, [start, start + len(batch.X)])
         chosen = positions[first:stop] - start
         if ids is not None:
