@@ -325,6 +325,13 @@ def test_a_missing_id_that_no_statistics_tell_is_named_with_its_part(
         label(rows, folder, tmp_path / "divided", part_rows=20)
 
 
+def test_an_empty_cell_of_a_csv_file_is_no_id(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id,a,b,c\nx,0,1,2\n,1,1,2\n")
+    with pytest.raises(PartError, match=r"^part rows.csv.parquet of .* row 1 has no ID in column 'id'"):
+        label(tmp_path / "rows.csv", folder, tmp_path / "out")
+    assert not stamps(tmp_path / "out")
+
+
 def test_a_full_disk_names_the_part_and_leaves_nothing_half_written(
     rows: Path, folder: Path, table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

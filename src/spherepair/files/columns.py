@@ -197,6 +197,22 @@ def text_array(values: Iterable[Any]) -> Any:
     return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
+def first_missing(ids: Any) -> int | None:
+    """Position of the first ID that is missing, or is an empty text as in a csv file.
+
+    Examples
+    --------
+    >>> first_missing(text_array(["a", "", None])), first_missing(text_array(["a"]))
+    (1, None)
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_text = pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)
+    place = pc.index(pc.fill_null(pc.equal(ids, ""), True) if is_text else ids.is_null(), True).as_py()
+    return None if place < 0 else int(place)
+
+
 def known_ids(ids: Any, name: str, fail: Fail) -> Any:
     """The IDs of rows, bytes as texts; refused where they are neither numbers nor texts."""
     import pyarrow as pa

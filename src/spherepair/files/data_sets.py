@@ -15,7 +15,7 @@ from typing import Any
 
 from spherepair.errors import InvalidDataError, listed
 from spherepair.files.arrow_rows import is_vector, not_numeric, stored_columns
-from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, known_ids
+from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, first_missing, known_ids
 from spherepair.files.data_tables import (
     Table,
     feature_columns,
@@ -95,9 +95,8 @@ class RowBatch:
 
     def row_without_id(self) -> int | None:
         """Position in the file of the first row whose ID is missing."""
-        if self.ids is None or not self.ids.null_count:
-            return None
-        return int(self.first + self.ids.is_null().index(True).as_py())
+        place = None if self.ids is None else first_missing(self.ids)
+        return None if place is None else self.first + place
 
 
 class DataFile(ABC):
