@@ -1,5 +1,6 @@
 """A fit on a data set of any size: the rows in pairs and a sample are all that is read into memory."""
 
+import tempfile
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -82,6 +83,30 @@ def test_the_same_rows_as_one_table_give_the_same_model(
     np.testing.assert_array_equal(model.predict(features), expected.labels_)
     with pytest.raises(MissingRowsError):
         _ = model.labels_
+
+
+@pytest.mark.parametrize("kind", ["reader", "relation"])
+def test_a_stream_is_fitted_like_its_rows_in_files(
+    table: Any, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+
+    def rows() -> Any:
+        return table.to_reader(7) if kind == "reader" else duckdb.connect().from_arrow(table)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    given: dict[str, Any] = {"estimator": fresh(), "id_column": "id", "drop": ["y"], "sample_rows": 50}
+    pq.write_table(table, tmp_path / "rows.parquet")
+    expected = scale.fit(tmp_path / "rows.parquet", pairs, model=tmp_path / "model", **given)
+    before = sorted(tmp_path.iterdir())
+    fitted = scale.fit(rows(), pairs, model=tmp_path / "model", **given)
+    np.testing.assert_array_equal(fitted.labels_, expected.labels_)
+    assert sorted(tmp_path.iterdir()) == before  # nothing is left of it
+    out = tmp_path / "out"
+    scale.fit(rows(), pairs, model=tmp_path / "model", **given, keep="labels", out=out, workers=1)
+    assert pq.read_table(out)["id"].to_pylist() == table["id"].to_pylist()
+    with pytest.raises(InvalidDataError, match="the data set has 0 rows"):
+        scale.fit(table.slice(0, 0).to_reader(), pairs, model=tmp_path / "model", **given)
 
 
 def test_numbers_as_ids_are_found_however_they_are_written(table: Any, tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ A column of vectors, such as embeddings, stands for as many features as they hav
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,8 @@ from spherepair.files.untrusted import Fail
 
 #: Entries of the rows that are transposed at a time.
 _TURNED_ENTRIES = 2**19
+#: Rows of a stream that are stored at a time.
+_STORED_ROWS = 65_536
 _ENTRY = re.compile(r"^(.*)\[\d+\]$", re.DOTALL)
 
 
@@ -54,6 +59,35 @@ def as_table(X: Any) -> Any:
 
         return pa.Table.from_batches([X])
     return X
+
+
+@contextmanager
+def stored(X: Any) -> Iterator[Any]:
+    """A stream as a parquet file, which is removed afterwards; anything else as it is."""
+    if not is_stream(X):
+        yield X
+        return
+    with tempfile.TemporaryDirectory(prefix="spherepair-") as folder:
+        path = Path(folder, "rows.parquet")
+        _store(open_stream(X), path)
+        yield path
+
+
+def _store(reader: Any, path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetWriter(path, reader.schema) as writer:
+            held: list[Any] = []
+            for batch in reader:
+                held.append(batch)
+                if sum(map(len, held)) >= _STORED_ROWS:
+                    writer.write_table(pa.Table.from_batches(held))
+                    held = []
+            writer.write_table(pa.Table.from_batches(held, reader.schema))
+    except pa.ArrowException as error:
+        raise InvalidDataError(f"the stream cannot be stored as parquet: {error}") from error
 
 
 def vector_columns(X: Any) -> list[str]:

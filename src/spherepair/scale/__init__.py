@@ -24,6 +24,7 @@ from spherepair.errors import InvalidDataError, InvalidParameterError, PartError
 from spherepair.estimators import load
 from spherepair.estimators.spherepair import SpherePair
 from spherepair.files import TEMPORARY_NAME, file_lock
+from spherepair.files.arrow_rows import stored
 from spherepair.files.places import OutputFolder, list_sources
 from spherepair.persistence import refuse_foreign_folder
 from spherepair.scale.engines import ENGINES, Task, check_engine
@@ -205,7 +206,7 @@ def fit(
     Parameters
     ----------
     source : path, URI, glob, folder, or a sequence of these
-        As in :func:`predict`.
+        As in :func:`predict`. A record batch reader or DuckDB relation is copied to a temporary file first.
     constraints : Constraints or path, optional
         Pairs of positions in the data set, counted through all files; or a file of pairs, which names rows by
         ID if there is an ID column.
@@ -242,28 +243,29 @@ def fit(
         raise InvalidParameterError(
             f"sample_rows must be a whole number of at least 2 or 'auto', got {sample_rows!r} instead."
         )
-    source = list_sources(source)
     refuse_foreign_folder(Path(model))
     if engine == "local":  # workers elsewhere may have a GPU that this machine lacks
         choose_hardware(device)
-    if out is not None:
-        check_labels(source, out, engine, address)
-        if os.path.abspath(os.fspath(out)) == os.path.abspath(os.fspath(model)):
-            raise InvalidParameterError(f"out and model are both {model}; choose two folders.")
+    if out is not None and os.path.abspath(os.fspath(out)) == os.path.abspath(os.fspath(model)):
+        raise InvalidParameterError(f"out and model are both {model}; choose two folders.")
     fresh = SpherePair() if estimator is None else clone(estimator)
     dropped = (drop,) if isinstance(drop, str) else tuple(drop)
     needs = replace(training_needs(fresh), id_column=id_column, drop=dropped)
-    sample = draw_sample(source, pairs, needs=needs, n_sample=int(n_sample))
-    if sample_rows == "auto":
-        chosen = choose_sample(fresh, sample)
-        _logger.info(chosen.sentence())
-        sample = chosen.sample
-    fitted = fit_sample(fresh, sample)
-    fitted.save(model, rows=False)
-    if out is not None:
-        how: dict[str, Any] = {"engine": engine, "workers": workers, "address": address, "device": device}
-        how |= {"id_column": id_column, "embedding": keep == "all", "progress": progress}
-        predict(source, model=model, out=out, **how)
+    with stored(source) as found:
+        files = list_sources(found)
+        if out is not None:
+            check_labels(files, out, engine, address)
+        sample = draw_sample(files, pairs, needs=needs, n_sample=int(n_sample))
+        if sample_rows == "auto":
+            chosen = choose_sample(fresh, sample)
+            _logger.info(chosen.sentence())
+            sample = chosen.sample
+        fitted = fit_sample(fresh, sample)
+        fitted.save(model, rows=False)
+        if out is not None:
+            how: dict[str, Any] = {"engine": engine, "workers": workers, "address": address, "device": device}
+            how |= {"id_column": id_column, "embedding": keep == "all", "progress": progress}
+            predict(files, model=model, out=out, **how)
     return fitted
 
 
