@@ -298,11 +298,32 @@ def test_a_cluster_of_another_version_is_said(
         )
 
     ray = SimpleNamespace(__version__="2.60.0", is_initialized=lambda: False, init=init)
+    ray.shutdown = lambda: None
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(InvalidParameterError, match=r"^no Ray of this version answers at auto .*Ray: 2.41.0"):
         label(one_file, folder, tmp_path / "out", engine="ray", address="auto")
     assert outputs(tmp_path / "out") == {}
+
+
+def test_a_client_that_failed_is_told_without_a_traceback_and_given_up(
+    one_file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**options: Any) -> None:
+        raise ConnectionAbortedError(
+            "Initialization failure from server:\nTraceback (most recent call last):\n"
+            '  File "proxier.py", line 772, in Datapath\nRuntimeError: Starting the server failed.\n'
+        )
+
+    given_up: list[bool] = []
+    ray = SimpleNamespace(__version__="2.60.0", is_initialized=lambda: False, init=init)
+    ray.shutdown = lambda: given_up.append(True)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr("spherepair.scale.engines._refuse_unreachable", lambda place: None)
+    said = r"\(Initialization failure from server: RuntimeError: Starting the server failed\); start one"
+    with pytest.raises(InvalidParameterError, match=said):
+        label(one_file, folder, tmp_path / "out", engine="ray", address="ray://head:10001")
+    assert given_up
 
 
 def test_a_table_of_vectors_is_labeled(table: Any, tmp_path: Path, model: Any) -> None:

@@ -183,11 +183,18 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
         else:
             ray.init(address=place, **({} if place.startswith(CLIENT) else quiet))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
+        ray.shutdown()  # a client that failed would be asked by the next call
         raise InvalidParameterError(
-            f"no Ray of this version answers at {place or 'this machine'} ({reason}); start one with ray "
-            "start --head, or leave the address out to start Ray on this machine."
+            f"no Ray of this version answers at {place or 'this machine'} ({_reason(error)}); start one with "
+            "ray start --head, or leave the address out to start Ray on this machine."
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What an error says in one line; of a traceback from a server its last line."""
+    said, _, traceback = str(error).partition("Traceback (most recent call last):")
+    words = [*said.split(), *"".join(traceback.strip().splitlines()[-1:]).split()]
+    return " ".join(words)[:200].rstrip(".")
 
 
 def check_engine(engine: str, address: str | None) -> None:
