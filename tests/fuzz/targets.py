@@ -146,7 +146,7 @@ def part_seeds() -> list[dict[str, bytes]]:
 
 def read_part(folder: Path) -> object:
     """As ``predict`` reads a data set: the columns first, then all rows a batch at a time."""
-    opened, needs = open_data_file(find_files(folder)[0]), Needs(mixed=True)
+    opened, needs = open_data_file(find_files(folder)[0], "id"), Needs(mixed=True)
     opened.check(needs)
     rows = sum(len(batch.X) for batch in opened.batches(needs))
     assert rows == opened.count(), "rows are not as many as they were counted"

@@ -175,7 +175,7 @@ class _ParquetRows(DataFile):
             self._n_bytes, described = stream.size(), read_description(stream, self._fail_with)
             self._schema = described.schema.to_arrow_schema()
             self.group_sizes = [described.row_group(k).num_rows for k in range(described.num_row_groups)]
-            self._without_ids = groups_with_missing(described, id_column)
+            self._without_ids = groups_with_missing(stream, described, id_column)
 
     def fields(self, needs: Needs) -> list[Any]:
         fields = dict(zip(self._schema.names, self._schema, strict=True))

@@ -38,7 +38,7 @@ LONGEST_HEADER, _SHORT_HEADER = 2**24, 2**10
 _UNPACKED_SIZE, _PACKED_SIZE, _DATA, _DICTIONARY, _DATA_V2, _N_VALUES = 2, 3, 5, 7, 8, 1
 #: Fields of the description of a file, of a group of rows, of a column in it, and of its content.
 _ROW_GROUPS, _COLUMNS, _COLUMN, _TYPE, _PATH = 4, 1, 3, 1, 3
-_CHUNK_VALUES, _CHUNK_SIZE, _DATA_AT, _DICTIONARY_AT = 5, 7, 9, 11
+_CHUNK_VALUES, _CHUNK_SIZE, _DATA_AT, _DICTIONARY_AT, _STATISTICS, _N_NULL = 5, 7, 9, 11, 12, 3
 _BYTE_ARRAY = 6
 #: Types of whole numbers in Thrift.
 _NUMBERS = frozenset((4, 5, 6))
@@ -59,13 +59,12 @@ def read_description(stream: Any, fail: Fail) -> Any:
     return metadata
 
 
-def groups_with_missing(metadata: Any, name: str | None) -> list[int]:
+def groups_with_missing(stream: Any, metadata: Any, name: str | None) -> list[int]:
     """Row groups whose statistics say that a column, which is not nested, has missing values."""
-    names = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-    if name not in names:
+    if name is None:
         return []
-    chunks = [metadata.row_group(k).column(names.index(name)) for k in range(metadata.num_row_groups)]
-    return [k for k, chunk in enumerate(chunks) if chunk.is_stats_set and chunk.statistics.null_count]
+    described = _column_chunks(stream, len(metadata.schema))
+    return [k for k, chunks in enumerate(described) for c in chunks if c.path == [name] and c.n_missing]
 
 
 def read_parquet(
@@ -208,7 +207,7 @@ def safe_batch_rows(
 def values_of_a_row(stream: Any, metadata: Any, names: AbstractSet[str], groups: Iterable[int]) -> int:
     """Values of these columns in a row of some row groups, rounded up: a vector has many."""
     described, groups = _column_chunks(stream, len(metadata.schema)), [*groups]
-    n_rows = 1 + sum(metadata.row_group(group).num_rows for group in groups)
+    n_rows = 1 + int(sum(metadata.row_group(group).num_rows for group in groups))
     n_values = 1 + sum(chunk.n_values for group in groups for chunk in described[group] if chunk.is_of(names))
     return -(-n_values // n_rows)
 
@@ -244,6 +243,7 @@ class _Chunk:
     path: list[str]
     is_text: bool
     n_values: int
+    n_missing: int  # as the statistics say, if there are any
     start: int
     end: int
 
@@ -278,8 +278,8 @@ def _chunk(described: dict[int, Any]) -> _Chunk:
     starts = [place for place in (_field(described, _DATA_AT), _field(described, _DICTIONARY_AT)) if place]
     start = min(starts, default=0)
     end = start + _field(described, _CHUNK_SIZE) if start else 0
-    is_text, n_values = described[_TYPE] == _BYTE_ARRAY, _field(described, _CHUNK_VALUES)
-    return _Chunk(path, is_text, n_values, start, end)
+    counts = _field(described, _CHUNK_VALUES), _field(described, _STATISTICS, _N_NULL)
+    return _Chunk(path, described[_TYPE] == _BYTE_ARRAY, *counts, start, end)
 
 
 def _add_chunk(found: PageSizes, stream: Any, chunk: _Chunk, *, is_list: bool, is_coded: bool) -> None:
