@@ -7,6 +7,7 @@ without any saved state.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import zlib
@@ -20,7 +21,7 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 
 from spherepair.errors import InvalidDataError, InvalidParameterError, quoted
@@ -145,8 +146,14 @@ def limit_threads(network: nn.Module, hardware: Hardware) -> AbstractContextMana
     is_small = sum(p.numel() for p in parameters) < SMALL_NETWORK and all(p.ndim <= 2 for p in parameters)
     if hardware.is_cuda or not is_small:
         return nullcontext()
-    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="openmp")
+    limits: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="openmp")
     return limits
+
+
+@functools.cache
+def _thread_pools() -> ThreadpoolController:
+    """Looked for once: to go through all libraries of the process takes milliseconds, as long as an epoch."""
+    return ThreadpoolController()
 
 
 def refuse_without_memory(n_weights: int, hardware: Hardware) -> None:
