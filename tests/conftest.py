@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 
@@ -37,6 +38,30 @@ LONGEST = (
     "tests/cli/test_bench_commands.py",
     "tests/fuzz/test_routes.py",
 )
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Look for no garbage while modules are loaded: next to none of it is."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was loaded stays for good: a search for garbage goes through what tests make, and less often."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Expected failures are told in brief: to quote the sources of scikit-learn takes half a second each."""
+    style = item.config.option.tbstyle
+    if item.get_closest_marker("xfail"):
+        item.config.option.tbstyle = "native"
+    try:
+        return (yield)
+    finally:
+        item.config.option.tbstyle = style
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
