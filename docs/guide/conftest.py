@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sklearn.datasets import load_wine
-
-from spherepair import Constraints, SpherePair
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +15,11 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch) -> None:
 @pytest.fixture(scope="session")
 def quick_start() -> dict[str, Any]:
     """Rows, pairs and a fitted model."""
+    # Here and not above: what hands tests out to workers reads this file, too, and needs no torch.
+    from sklearn.datasets import load_wine
+
+    from spherepair import Constraints, SpherePair
+
     X, y = load_wine(return_X_y=True)
     pairs = Constraints.from_labels(y, n_pairs=300, random_state=0)
     model = SpherePair(hidden_dims=(64,), max_epochs=10, pretraining=None, random_state=0, progress=False)
