@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from spherepair import Constraints, Schedule, SpherePair, load, training
+from spherepair.clustering import assigners
 from spherepair.errors import InvalidConstraintsError, InvalidDataError, InvalidParameterError
 from spherepair.estimators.job import FIT, Job, Refinement, Stage
 from spherepair.metrics import clustering_accuracy
@@ -73,6 +74,7 @@ def test_refine_shows_the_network_a_tenth_of_what_fit_shows(monkeypatch: pytest.
     monkeypatch.setattr(training._EagerPart, "run", count)
     monkeypatch.setattr(SemiSupervisedObjective, "on_epoch_start", lambda *args: None)
     monkeypatch.setattr(SpherePair, "score_pairs", lambda *args: 0.95)
+    monkeypatch.setattr(assigners, "_lloyd", lambda x, centers, *args: centers)  # nothing was learned
     quiet = {"wrong_answers": None, "random_state": 0, "progress": False, "device": "cpu"}
     model = SpherePair(10, hidden_dims=(8,), **quiet)
     model.fit(X, constraints=old)
