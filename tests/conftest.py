@@ -52,6 +52,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let modules go at the end: some complain of what is left."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Expected failures are told in brief: to quote the sources of scikit-learn takes half a second each."""
