@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from spherepair.clustering.answer_errors import (
-    ErrorRates,
     Judge,
     Witnesses,
-    WrongAnswers,
     agreement_table,
     judge_answers,
 )
+from spherepair.clustering.error_rates import ErrorRates, WrongAnswers
 from spherepair.constraints import Constraints
 
 N_ROWS = 400
@@ -59,11 +58,10 @@ def said_of(left: Any, right: Any, is_must_link: Any) -> Any:
 
 
 def test_what_neighbors_say_is_a_probability_however_memberships_are_rounded() -> None:
-    """A model whose judgment holds more than one cannot be loaded."""
-    everything = Constraints.from_arrays(np.arange(4), np.arange(4) + 4, [True, True, False, False])
-    said = judge_answers(everything, np.array([1.0 + 1e-7, 1.0, 0.0, -1e-9])).neighbors_same
-    assert said.min() == 0.0
-    assert said.max() == 1.0
+    """A model or a checkpoint whose judgment holds more than one cannot be loaded."""
+    witnesses = Witnesses(np.arange(2)[:, None], np.array([0, 0]), np.array([0, 1]))
+    memberships = np.array([[1.0 + 1e-7, 0.0], [-1e-9, 1.0]])
+    assert witnesses.same(memberships, np.array([True, False])).tolist() == [1.0, 0.0]
 
 
 def test_answers_that_deny_a_cluster_are_not_suspected() -> None:
@@ -161,10 +159,11 @@ def judge_of(pairs: Constraints) -> Judge:
     )
 
 
-def test_few_must_links_that_are_unsure_count_later(truth: Any) -> None:
+@pytest.mark.parametrize("n_rows", [N_ROWS, 10 * N_ROWS])
+def test_few_must_links_that_are_unsure_count_later(truth: Any, n_rows: int) -> None:
     pairs, wrong = answered(truth, seed=1, alpha=0.3, beta=0.3)
     same = np.clip(believed(truth, pairs) + np.random.default_rng(0).normal(scale=0.3, size=len(pairs)), 0, 1)
-    judge = judge_of(pairs).starting_from(same, n_rows=10 * N_ROWS, n_clusters=1000)
+    judge = judge_of(pairs).starting_from(same, n_rows=n_rows, n_clusters=1000)
     first, last = judge.worth(same, 0.0), judge.worth(same, 1.0)
     must = pairs.is_must_link
     assert np.count_nonzero(first[must]) < np.count_nonzero(last[must])

@@ -12,7 +12,8 @@ import pytest
 from scipy import sparse
 
 from spherepair import Constraints
-from spherepair.clustering.answer_errors import Judgment, WrongAnswers
+from spherepair.clustering.answer_errors import Judgment
+from spherepair.clustering.error_rates import WrongAnswers
 from spherepair.errors import InvalidDataError
 from spherepair.report import ReportOptions, build_report, render_report, write_report
 

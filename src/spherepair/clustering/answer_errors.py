@@ -18,8 +18,7 @@ pair is the same, given all answers to it, says how likely each of these is righ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,14 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 from torch import Tensor
 
-from spherepair.clustering.error_rates import LEAST_RATE, ErrorModel, Floats, Integers
+from spherepair.clustering.error_rates import (
+    LEAST_RATE,
+    ErrorModel,
+    ErrorRates,
+    Floats,
+    Integers,
+    WrongAnswers,
+)
 from spherepair.constraints.graph import build_graph, is_contradictory, unordered_pairs
 from spherepair.constraints.pair_arrays import PairArrays
 
@@ -37,8 +43,8 @@ FEWEST_PAIRS = 50
 LEAST_SAME, MOST_SAME = 0.01, 0.95
 #: Rates at the start of EM, the most of its steps, and the change of a rate at which it ends.
 FIRST_RATE, STEPS, SETTLED = 0.05, 100, 1e-6
-#: Fewer must-links a cluster are few, if at most this share of the rows is in pairs. Then a wrong one takes
-#: the neighbors of its rows along, who confirm it.
+#: Fewer must-links a cluster are few: a wrong one then takes the neighbors of its rows along, who confirm it.
+#: What neighbors said at first counts if at most this share of the rows is in pairs.
 FEW_MUST_LINKS, FEW_ROWS = 30, 0.25
 #: Few must-links are trained on at first if right with this probability, at the end if with one half: those
 #: left out are judged by a network that has not seen them. A wrong cannot-link moves few rows.
@@ -60,71 +66,6 @@ HIGH_RATE = 0.3
 LEAST_INFORMED = 0.1
 #: Answers of a person from which this can be told, and the largest share of all answers that is so.
 FEWEST_ANSWERS, MOST_IDLE = 20, 0.5
-
-
-@dataclass(frozen=True)
-class ErrorRates:
-    """Estimated shares of wrong answers of one person.
-
-    Attributes
-    ----------
-    n_answers : int
-    must_link, cannot_link : float
-        Share of the must-links and of the cannot-links that are wrong.
-    is_informative : bool
-        Whether the answers say anything; those of somebody who answers at random do not.
-    """
-
-    n_answers: int
-    must_link: float
-    cannot_link: float
-    is_informative: bool = True
-
-
-@dataclass(frozen=True)
-class WrongAnswers:
-    """Estimated shares of wrong answers; prints as one sentence.
-
-    Attributes
-    ----------
-    share : float
-        Of all answers.
-    must_link, cannot_link : float
-        Of the must-links and of the cannot-links.
-    n_suspects : int
-        Answers that are more likely wrong than right.
-    people : dict of str to ErrorRates
-        By person, where several are known.
-
-    Examples
-    --------
-    >>> print(WrongAnswers(0.09, 0.4, 0.02, 87))
-    about 9 % of the answers are wrong; 87 are worth a second look
-    """
-
-    share: float
-    must_link: float
-    cannot_link: float
-    n_suspects: int
-    people: Mapping[str, ErrorRates] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        share = "less than 1" if self.share < 0.01 else f"about {100 * self.share:.0f}"
-        look = "1 is" if self.n_suspects == 1 else f"{self.n_suspects} are"
-        text = f"{share} % of the answers are wrong; {look} worth a second look"
-        text = text if self.n_suspects else "no answer seems wrong"
-        idle = [name or "nobody" for name, rates in self.people.items() if not rates.is_informative]
-        return f"{text}; those of {', '.join(idle)} say nothing" if idle else text
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> WrongAnswers:
-        """Rebuild it from :meth:`to_dict`."""
-        people = {name: ErrorRates(**rates) for name, rates in values["people"].items()}
-        return cls(**{**values, "people": people})
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +124,13 @@ class Witnesses:
         The answers (must-links or not) that are told say which clusters are one class.
         """
         left, right = self.ends(memberships)
-        table = agreement_table(left[told], right[told], must[told])
-        said: Floats = np.einsum("nk,nk->n", left @ table, right)
-        return said
+        return say_same(left, right, agreement_table(left[told], right[told], must[told]))
+
+
+def say_same(left: Floats, right: Floats, table: Floats) -> Floats:
+    """Probability that rows with these memberships, (n, K) each, belong together, by S (K, K)."""
+    said: Floats = np.einsum("nk,nk->n", left @ table, right)
+    return np.clip(said, 0.0, 1.0)  # memberships add up to one but for their rounding
 
 
 def agreement_table(left: Floats, right: Floats, is_must_link: NDArray[np.bool_]) -> Floats:
@@ -298,8 +243,7 @@ def judge_answers(pairs: PairArrays, same: Floats, *, share: float | None = None
     right = np.where(must, together, 1.0 - together)
     right[~pairs.is_decided] = 1.0  # what says nothing cannot be wrong
     wrong = _summarize(right, errors, ~idle)
-    # Memberships add up to one but for their rounding, so the neighbors may say a little more than that.
-    return Judgment(right, np.clip(same, 0.0, 1.0), wrong, ~idle[errors.person])
+    return Judgment(right, same, wrong, ~idle[errors.person])
 
 
 def _find_idle(errors: ErrorModel, together: Floats, alpha: Floats, beta: Floats) -> NDArray[np.bool_]:
@@ -329,7 +273,9 @@ class Judge:
     share : float or None
         Share of wrong answers where it is known.
     first : ndarray of shape (n_pairs,) or None
-        What the neighbors said before, which counts as much as what they say; where must-links are few.
+        What the neighbors said before, which then counts as much as what they say.
+    has_few_must_links : bool
+        Whether they are so few that only the surest are trained on at first.
     """
 
     pairs: PairArrays
@@ -338,13 +284,15 @@ class Judge:
     before: Tensor
     share: float | None
     first: Floats | None = None
+    has_few_must_links: bool = False
 
     def starting_from(self, first: Floats, *, n_rows: int, n_clusters: int) -> Judge:
-        """A judge who remembers what the neighbors said at first, if must-links are few."""
+        """A judge who trusts must-links less and remembers what the neighbors said, if must-links are few."""
         n_must_links = np.count_nonzero(self.pairs.is_must_link & (self(first).right >= LAST_TRUST))
-        is_few = n_must_links < FEW_MUST_LINKS * n_clusters
+        if n_must_links >= FEW_MUST_LINKS * n_clusters:
+            return self
         has_unpaired = len(self.witnesses.neighbors) <= FEW_ROWS * n_rows
-        return replace(self, first=first) if is_few and has_unpaired else self
+        return replace(self, first=first if has_unpaired else None, has_few_must_links=True)
 
     def same(self, memberships: NDArray[Any]) -> Floats:
         """What the neighbors say of each pair, (n_pairs,), by their memberships (n_asked, K)."""
@@ -367,7 +315,8 @@ class Judge:
     def worth(self, same: Floats, progress: float) -> NDArray[np.float32]:
         """What each answer counts, (n_pairs,), after so much of the training, from 0 to 1."""
         judgment = self(same)
-        trust = LAST_TRUST if self.first is None else FIRST_TRUST + (LAST_TRUST - FIRST_TRUST) * progress
+        falling = FIRST_TRUST + (LAST_TRUST - FIRST_TRUST) * progress
+        trust = falling if self.has_few_must_links else LAST_TRUST
         is_unsure = self.pairs.is_must_link & (judgment.right < trust)
         return np.where(is_unsure, np.float32(0.0), judgment.worth)
 

@@ -29,6 +29,7 @@ from spherepair.clustering.answer_errors import (
     Judge,
     agreement_table,
     clip_same,
+    say_same,
 )
 from spherepair.clustering.error_rates import LEAST_RATE, Floats
 
@@ -86,7 +87,7 @@ def explain(judge: Judge, memberships: NDArray[Any]) -> Explanation:
     must, told = judge.pairs.is_must_link, judge.pairs.is_decided
     left, right = judge.witnesses.ends(memberships)
     table = agreement_table(left[told], right[told], must[told])
-    same: Floats = np.einsum("nk,nk->n", left @ table, right)
+    same = say_same(left, right, table)
     nats = answer_nats(same[told], must[told], judge.share) + _table_nats(table)
     return Explanation(len(table), same, nats)
 

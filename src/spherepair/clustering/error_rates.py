@@ -9,8 +9,9 @@ something, alpha + beta <= 0.65, or nothing, and says "the same" at one rate wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,71 @@ RATES, LARGEST_SUM = np.arange(0.01, 0.65, 0.04), 0.65
 MANY_ANSWERS, RANDOM_NATS, LEAST_DENIED = 50, 1.5, 0.3
 #: Probabilities are rounded to one of so many.
 N_BINS = 50
+
+
+@dataclass(frozen=True)
+class ErrorRates:
+    """Estimated shares of wrong answers of one person.
+
+    Attributes
+    ----------
+    n_answers : int
+    must_link, cannot_link : float
+        Share of the must-links and of the cannot-links that are wrong.
+    is_informative : bool
+        Whether the answers say anything; those of somebody who answers at random do not.
+    """
+
+    n_answers: int
+    must_link: float
+    cannot_link: float
+    is_informative: bool = True
+
+
+@dataclass(frozen=True)
+class WrongAnswers:
+    """Estimated shares of wrong answers; prints as one sentence.
+
+    Attributes
+    ----------
+    share : float
+        Of all answers.
+    must_link, cannot_link : float
+        Of the must-links and of the cannot-links.
+    n_suspects : int
+        Answers that are more likely wrong than right.
+    people : dict of str to ErrorRates
+        By person, where several are known.
+
+    Examples
+    --------
+    >>> print(WrongAnswers(0.09, 0.4, 0.02, 87))
+    about 9 % of the answers are wrong; 87 are worth a second look
+    """
+
+    share: float
+    must_link: float
+    cannot_link: float
+    n_suspects: int
+    people: Mapping[str, ErrorRates] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        share = "less than 1" if self.share < 0.01 else f"about {100 * self.share:.0f}"
+        look = "1 is" if self.n_suspects == 1 else f"{self.n_suspects} are"
+        text = f"{share} % of the answers are wrong; {look} worth a second look"
+        text = text if self.n_suspects else "no answer seems wrong"
+        idle = [name or "nobody" for name, rates in self.people.items() if not rates.is_informative]
+        return f"{text}; those of {', '.join(idle)} say nothing" if idle else text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> WrongAnswers:
+        """Rebuild it from :meth:`to_dict`."""
+        people = {name: ErrorRates(**rates) for name, rates in values["people"].items()}
+        return cls(**{**values, "people": people})
 
 
 @dataclass(frozen=True, eq=False)

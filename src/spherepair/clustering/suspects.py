@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.clustering.answer_errors import ErrorRates, Judgment
+from spherepair.clustering.answer_errors import Judgment
+from spherepair.clustering.error_rates import ErrorRates
 from spherepair.constraints import Constraints
 from spherepair.constraints.pair_arrays import positions_among
 

@@ -41,10 +41,10 @@ from spherepair.clustering.answer_errors import (
     Judge,
     Judgment,
     Witnesses,
-    WrongAnswers,
 )
 from spherepair.clustering.assigners import kmeans
 from spherepair.clustering.best_explanation import Explanation, explain, explain_best
+from spherepair.clustering.error_rates import WrongAnswers
 from spherepair.clustering.suspects import Suspect, list_suspects
 from spherepair.constraints import Constraints
 from spherepair.constraints.pair_arrays import positions_among
