@@ -7,8 +7,10 @@ USER_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 OLDEST := .venv-oldest
 NEWEST := .venv-newest
+# One worker more than there are cores: some tests wait for a browser or for another process.
+WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # A test that hangs ends its worker with its stack on the screen; the slowest takes a minute on a busy machine.
-SUITE := -m pytest -q -n auto --dist worksteal -m "not ray" -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+SUITE = -m pytest -q -n $(WORKERS) --dist worksteal -m "not ray" -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 CODE := src tests bench examples docs .ci
 
 .PHONY: help setup dev demo test test-ray test-gpu test-oldest test-newest fuzz chaos check licenses sbom format page docs bench clean
