@@ -66,6 +66,10 @@ def test_the_result_is_said_in_words(call, example, rows, tmp_path):
     done = call("predict", example.model, rows, "--out", tmp_path / "labels", "--workers", "1")
     assert "120 rows labeled" in done.out
     assert "parts       3, of which 0 were there before" in done.out
+    assert "rows/s" in done.out
+    again = call("predict", example.model, rows, "--out", tmp_path / "labels", "--workers", "1")
+    assert "of which 3 were there before" in again.out
+    assert "rows/s" not in again.out
 
 
 def test_a_dry_run_writes_nothing(call, example, rows, tmp_path):

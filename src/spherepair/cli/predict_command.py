@@ -207,7 +207,7 @@ def _print_summary(done: scale.Summary, false_alarms: float | None, terminal: Te
     lines = [
         f"{done.n_rows:,} rows labeled, {used} of {len(done.cluster_sizes)} clusters used",
         f"parts       {done.n_parts:,}, of which {done.n_kept:,} were there before",
-        f"speed       {done.rows_per_second:,.0f} rows/s",
+        *([f"speed       {done.rows_per_second:,.0f} rows/s"] if done.n_kept < done.n_parts else []),
         *_unknown_lines(done.n_unknown, false_alarms),
         f"labels      {done.out}",
     ]
