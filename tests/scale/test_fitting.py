@@ -109,6 +109,28 @@ def test_a_stream_is_fitted_like_its_rows_in_files(
         scale.fit(table.slice(0, 0).to_reader(), pairs, model=tmp_path / "model", **given)
 
 
+def test_a_stream_is_labeled_and_embedded_like_its_rows_in_files(
+    table: Any, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pq.write_table(table, tmp_path / "rows.parquet")
+    given: dict[str, Any] = {"estimator": fresh(), "id_column": "id", "drop": ["y"]}
+    scale.fit(tmp_path / "rows.parquet", pairs, model=tmp_path / "model", **given)
+    asked: dict[str, Any] = {"model": tmp_path / "model", "id_column": "id", "workers": 1}
+    for number, operation in enumerate((scale.predict, scale.transform)):
+        whole, streamed = tmp_path / f"{number}-whole", tmp_path / f"{number}-streamed"
+        operation(tmp_path / "rows.parquet", out=whole, **asked)
+        before = {*tmp_path.iterdir(), streamed}
+        for n_rows in (7, 100):  # the second time another stream, which is labeled anew
+            done = operation(table.to_reader(n_rows), out=streamed, **asked)
+            assert done.n_kept == 0
+        assert pq.read_table(streamed).equals(pq.read_table(whole))
+        assert set(tmp_path.iterdir()) == before  # nothing is left of the stream
+    with pytest.raises(InvalidDataError, match="no rows"):
+        scale.predict(table.slice(0, 0).to_reader(), out=tmp_path / "none", **asked)
+    assert not (tmp_path / "none").exists()
+
+
 def test_numbers_as_ids_are_found_however_they_are_written(table: Any, tmp_path: Path) -> None:
     numbered = table.set_column(0, "id", pa.array(range(100, 340)))
     pq.write_table(numbered, tmp_path / "rows.parquet")

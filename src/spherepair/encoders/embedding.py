@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from importlib.util import find_spec
@@ -197,10 +198,11 @@ def _write(file: Path, found: Floats) -> None:
 
 
 def _forget_oldest(newest: Path) -> None:
-    kept = sorted(
-        ((file.stat().st_mtime, file.stat().st_size, file) for file in newest.parent.glob("*.npy")),
-        reverse=True,
-    )
+    kept = []
+    for file in newest.parent.glob("*.npy"):
+        with suppress(FileNotFoundError):  # another process forgets too
+            kept.append((file.stat().st_mtime, file.stat().st_size, file))
+    kept.sort(reverse=True)
     sizes = np.cumsum([size for _, size, _ in kept])
     for (_, _, file), total in zip(kept, sizes, strict=True):
         if total > MOST_CACHED_BYTES and file != newest:

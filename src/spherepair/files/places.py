@@ -168,8 +168,8 @@ def list_sources(source: Any) -> list[str | os.PathLike[str]]:
     require_pyarrow(Path("the data set"))
     if is_stream(source):
         raise InvalidDataError(
-            "a stream of batches can be read only once and has no parts; give it to predict of the model, to "
-            "spherepair.scale.predict_fn or, for a fit, to spherepair.scale.fit."
+            "a stream of batches can be read only once; give it to predict, transform or fit of "
+            "spherepair.scale, or to predict of the model."
         )
     if isinstance(source, Mapping) or len(getattr(source, "shape", (1,))) != 1:
         raise InvalidDataError(

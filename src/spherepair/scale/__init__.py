@@ -10,9 +10,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def predict(
     Parameters
     ----------
     source : path, URI, glob, folder, or a sequence of these
-        Files of rows: parquet (also ``s3://`` and the like), csv or .npy.
+        Files of rows: parquet (also ``s3://`` and the like), csv or .npy. A record batch reader or DuckDB
+        relation is copied to a temporary file of this machine first, and labeled anew each time.
     model : path
         Folder of a saved model.
     out : path or URI
@@ -172,7 +174,7 @@ def estimate(
     Parameters
     ----------
     source, model, out, id_column, embedding, false_alarms, part_rows
-        As in :func:`predict`.
+        As in :func:`predict`, but no stream: to count its rows would use it up.
     """
     work = _work(model, out, id_column, PREDICT, embedding=embedding, false_alarms=false_alarms)
     parts = _planned(work, source, part_rows)
@@ -206,7 +208,7 @@ def fit(
     Parameters
     ----------
     source : path, URI, glob, folder, or a sequence of these
-        As in :func:`predict`. A record batch reader or DuckDB relation is copied to a temporary file first.
+        As in :func:`predict`.
     constraints : Constraints or path, optional
         Pairs of positions in the data set, counted through all files; or a file of pairs, which names rows by
         ID if there is an ID column.
@@ -332,10 +334,11 @@ def _run(
     progress: Callable[[Progress], None] | None,
 ) -> Summary:
     check_engine(engine, address)
-    started, parts = time.monotonic(), _planned(work, source, part_rows)
-    if all(part.n_rows == 0 for part in parts):
-        raise InvalidDataError("the data set has no rows; there is nothing to label.")
+    started = time.monotonic()
     with ExitStack() as stack:
+        parts = _planned(work, stack.enter_context(stored(source)), part_rows)
+        if all(part.n_rows == 0 for part in parts):
+            raise InvalidDataError("the data set has no rows; there is nothing to label.")
         if work.out.folder is not None:
             _claim(stack, work.out.folder)
         kept = find_done(parts, work.out, work.fingerprint)
@@ -344,7 +347,12 @@ def _run(
             stack.callback(_remove_leftovers, work.out.folder, parts)
         found, n_rows = list(kept.values()), 0
         left = [part for part in parts if part.output not in kept]
-        task = Task(partial(do_part, work), _output, partial(ModelFiles.read, Path(work.folder)), work.device)
+        task = Task(
+            partial(do_part, work),
+            attrgetter("output"),
+            partial(ModelFiles.read, Path(work.folder)),
+            work.device,
+        )
         for outcome in ENGINES[engine](task, left, workers, address) if left else ():
             if outcome.error is not None:
                 raise PartError(outcome.error)
@@ -371,17 +379,20 @@ def _planned(work: Work, source: Any, part_rows: int) -> list[Part]:
     return plan_parts(sources, work.needs, part_rows=part_rows)
 
 
-def _output(part: Part) -> str:
-    return part.output
-
-
 def _claim(stack: ExitStack, folder: Path) -> None:
-    """Lock the folder for this job."""
+    """Lock the folder for this job; a new one in which nothing is written is removed again."""
+    if not folder.exists():
+        stack.callback(_remove_empty, folder)
     folder.mkdir(parents=True, exist_ok=True)
     if not stack.enter_context(file_lock(folder / _LOCK)):
         raise InvalidParameterError(
             f"another job is writing to {folder}; wait for it or choose another folder."
         )
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # of a folder with labels
+        folder.rmdir()
 
 
 def _remove_leftovers(folder: Path, parts: Sequence[Part]) -> None:
