@@ -347,12 +347,8 @@ def _run(
             stack.callback(_remove_leftovers, work.out.folder, parts)
         found, n_rows = list(kept.values()), 0
         left = [part for part in parts if part.output not in kept]
-        task = Task(
-            partial(do_part, work),
-            attrgetter("output"),
-            partial(ModelFiles.read, Path(work.folder)),
-            work.device,
-        )
+        share = partial(ModelFiles.read, Path(work.folder))
+        task = Task(partial(do_part, work), attrgetter("output"), share, work.device)
         for outcome in ENGINES[engine](task, left, workers, address) if left else ():
             if outcome.error is not None:
                 raise PartError(outcome.error)
@@ -385,9 +381,7 @@ def _claim(stack: ExitStack, folder: Path) -> None:
         stack.callback(_remove_empty, folder)
     folder.mkdir(parents=True, exist_ok=True)
     if not stack.enter_context(file_lock(folder / _LOCK)):
-        raise InvalidParameterError(
-            f"another job is writing to {folder}; wait for it or choose another folder."
-        )
+        raise InvalidParameterError(f"another job is writing to {folder}; wait, or choose another folder.")
 
 
 def _remove_empty(folder: Path) -> None:
