@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -55,6 +56,12 @@ def test_groups_of_a_table_are_named_by_values(mixed: SpherePair) -> None:
     words = set(mixed.group_names_[mixed.labels_[0]].replace(",", "").split())
     assert words & {"age", "Rome"}
     assert "noise" not in words
+
+
+def test_rows_that_name_groups_may_be_a_stream(mixed: SpherePair, table: Any) -> None:
+    names = list(mixed.group_names_)
+    rows = pa.Table.from_pandas(table, preserve_index=False)
+    assert copy.deepcopy(mixed).name_groups(X=rows.to_reader(20)).group_names_ == names
 
 
 def test_columns_without_names_name_no_group(fitted: SpherePair) -> None:

@@ -133,7 +133,7 @@ class Interview(Conversation):
         background: bool = False,
         random_state: int | None = 0,
     ) -> None:
-        self.strategy, table = resolve_strategy(strategy), check_rows(X, items)
+        self.strategy, (X, table) = resolve_strategy(strategy), check_rows(X, items)
         known = Constraints.from_pairs() if constraints is None else constraints
         super().__init__(int(table.shape[0]), known, record, fingerprint=lambda: fingerprint_rows(table))
         self.X, self.items, self.background = X, items, background

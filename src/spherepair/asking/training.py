@@ -28,6 +28,7 @@ from spherepair.clustering.suspects import Suspect, list_suspects
 from spherepair.constraints import Constraints
 from spherepair.errors import InvalidDataError, SpherePairWarning
 from spherepair.estimators.spherepair import SpherePair
+from spherepair.files.arrow_rows import as_table
 from spherepair.terms.neighbor_search import nearest_neighbors
 from spherepair.training.pretraining import JointPretraining, pretrain
 from spherepair.validation import check_table
@@ -250,13 +251,14 @@ def _find_pairs(left: NDArray[np.int64], right: NDArray[np.int64], among: Constr
     return np.where(there[found] == wanted, found, -1)
 
 
-def check_rows(X: Any, items: Any) -> Any:
-    """The rows as an array or CSR matrix, checked before the first question as ``fit`` would check them."""
+def check_rows(X: Any, items: Any) -> tuple[Any, Any]:
+    """The rows, of a stream as a table, and the same as an array or CSR matrix, checked as by ``fit``."""
+    X = as_table(X)
     table = check_table(SpherePair(), X, reset=True)
     n_rows = table.shape[0]
     if items is not None and len(items) != n_rows:
         raise InvalidDataError(f"items has {len(items)} entries, but X has {n_rows} rows; give one for each.")
-    return table
+    return X, table
 
 
 class FirstView:

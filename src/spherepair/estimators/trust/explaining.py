@@ -19,6 +19,7 @@ from spherepair.encoders.text import TextEncoder, as_texts
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.estimators.job import encode_rows, takes_raw_rows
 from spherepair.estimators.trust.profiles import Profiles, profile_columns
+from spherepair.files.arrow_rows import as_table
 from spherepair.training.rows import open_rows
 
 #: Rows whose words and values name groups, words and columns of a name, and how far out these must be, in
@@ -123,6 +124,7 @@ class ExplainedClusterer:
         check_is_fitted(self)
         found = list(self.group_names_)
         if X is not None:
+            X = as_table(X)
             if (X.shape[0] if hasattr(X, "shape") else len(X)) != len(self.labels_):
                 raise InvalidDataError(f"X must hold the {len(self.labels_)} rows of the fit to name groups.")
             found = propose_names(self, X, feature_names=feature_names)
