@@ -110,10 +110,21 @@ def test_without_a_tolerance_all_rounds_are_done(tol, monkeypatch):
     monkeypatch.setattr(assigners, "_means", lambda x, c: n_rows.append(len(x)) or means(x, c))
     monkeypatch.setattr(assigners, "CONTEST_ROWS", 200)
     monkeypatch.setattr(assigners, "CONTEST_STEPS", 5)
+    monkeypatch.setattr(assigners, "_is_at_rest", lambda *_: False)  # as on a GPU
     with NeverWaits() if tol is None else nullcontext():
         kmeans(x, 2, generator=generator(), n_init=3, max_iter=70, tol=tol)
     assert n_rows.count(200) == 5
     assert n_rows.count(300) == 70 if tol is None else 0 < n_rows.count(300) < 70
+
+
+def test_rounds_that_would_move_nothing_are_left_out_on_a_cpu(monkeypatch):
+    x, rounds, means = torch.randn(300, 2, generator=generator()), [], assigners._means
+    monkeypatch.setattr(assigners, "_means", lambda x, c: rounds.append(len(c)) or means(x, c))
+    found = kmeans(x, 2, generator=generator(), n_init=3, max_iter=70, tol=None)
+    assert (rounds[-1], len(rounds) < 70) == (1, True)
+    monkeypatch.setattr(assigners, "_is_at_rest", lambda *_: False)
+    assert torch.equal(kmeans(x, 2, generator=generator(), n_init=3, max_iter=70, tol=None), found)
+    assert not assigners._is_at_rest(torch.ones(1, 2, 2, device="meta"), torch.ones(1, 2, 2, device="meta"))
 
 
 def test_duplicated_rows_do_not_break_the_start():

@@ -35,7 +35,8 @@ TINY: dict[str, dict[str, Any]] = {
     "AutoEmbedder": SHORT,
 }
 
-#: For 900 digits and 3,000 pairs; floors lie below what seeds 0 to 2 reach, chance at 0.1.
+#: For 450 digits of five classes and 1,500 pairs. Floors lie below what seeds 0 to 2 reach, and above what is
+#: reached without any step; all but that of SDEC lie above what is reached with the kinds of pairs shuffled.
 MODEST: dict[str, Any] = {
     "hidden_dims": (64, 64),
     "batch_size": 64,
@@ -48,13 +49,13 @@ MODEST: dict[str, Any] = {
 SHORTER = {"batch_size": 128, "max_epochs": 14}
 PREPARED = {"pretraining": JointPretraining(epochs=5, min_steps=300)}
 LEARNING: dict[str, tuple[dict[str, Any], float]] = {
-    "SpherePair": (PREPARED | SHORTER, 0.85),
-    "VanillaDCC": ({}, 0.7),
-    "VolMaxDCC": ({"volume_rows": 300, "max_epochs": 30}, 0.7),
-    "CIDEC": (PREPARED | SHORTER, 0.6),
-    "SDEC": (PREPARED | SHORTER, 0.5),
-    "DCGMM": (SHORTER | {"pretraining_epochs": 5}, 0.55),
-    "AutoEmbedder": (PREPARED | SHORTER | {"margin": 10.0}, 0.7),
+    "SpherePair": (PREPARED | SHORTER, 0.93),
+    "VanillaDCC": ({}, 0.75),
+    "VolMaxDCC": ({"volume_rows": 300, "max_epochs": 30}, 0.72),
+    "CIDEC": (PREPARED | SHORTER, 0.93),
+    "SDEC": (PREPARED | SHORTER, 0.8),
+    "DCGMM": (SHORTER | {"pretraining_epochs": 5}, 0.63),
+    "AutoEmbedder": (PREPARED | SHORTER | {"margin": 10.0}, 0.88),
 }
 
 WITHOUT_PAIRS = "without pairs there is nothing to learn, so clusters are those of an untrained network"
@@ -78,12 +79,12 @@ def build(name: str, n_clusters: int = 3, **parameters: Any) -> Any:
 
 
 def accuracy_on_digits(name: str, random_state: int = 0) -> float:
-    """Of rows never seen, after learning from 900 others and 3,000 pairs of them."""
-    X, y = load_digits(return_X_y=True)
-    train, test, y_train, y_test = train_test_split(X, y, train_size=900, random_state=0, stratify=y)
-    pairs = Constraints.from_labels(y_train, 3_000, random_state=0)
+    """Of rows never seen, after learning from 450 others and 1,500 pairs of them."""
+    X, y = load_digits(n_class=5, return_X_y=True)
+    train, test, y_train, y_test = train_test_split(X, y, train_size=450, random_state=0, stratify=y)
+    pairs = Constraints.from_labels(y_train, 1_500, random_state=0)
     settings = {**MODEST, **LEARNING[name][0], "random_state": random_state}
-    model = ESTIMATORS[name](10, **settings).fit(train, constraints=pairs)
+    model = ESTIMATORS[name](5, **settings).fit(train, constraints=pairs)
     return clustering_accuracy(y_test, model.predict(test))
 
 

@@ -17,6 +17,7 @@ from tests.estimators.battery_settings import EXPECTED_FAILURES, LEARNING, TINY,
 from tests.estimators.never_waits import NeverWaits
 
 from spherepair import Constraints, baselines, load, training
+from spherepair.clustering import assigners
 from spherepair.clustering.assigners import kmeans
 from spherepair.errors import (
     ConflictError,
@@ -89,6 +90,7 @@ def test_nothing_in_an_epoch_waits_for_the_device(
         return found
 
     monkeypatch.setattr(row_terms.PseudoPairs, "_only_known", row_terms.PseudoPairs._all)  # as on a GPU
+    monkeypatch.setattr(assigners, "_is_at_rest", lambda *_: False)
     monkeypatch.setattr(training, "_EagerPart", Watched)
     monkeypatch.setattr(Batches, "plan", plan)
     monkeypatch.setattr(ESTIMATORS[name], "_plan", watch)

@@ -32,9 +32,10 @@ SMALL = MODEST | {"hidden_dims": (32, 32), "max_epochs": 12}
 
 
 def _angles_between_centres(n_clusters: int, **parameters: Any) -> np.ndarray:
-    X, y = datasets.make_blobs(300, centers=n_clusters, n_features=8, random_state=1)
-    pairs = Constraints.from_labels(y, 3_000, random_state=0)
-    settings = MODEST | {"max_epochs": 20, "wrong_answers": None} | parameters  # all answers are right
+    X, y = datasets.make_blobs(150, centers=n_clusters, n_features=8, random_state=1)
+    pairs = Constraints.from_labels(y, 1_500, random_state=0)
+    short = {"max_epochs": 20, "batch_size": 128, "wrong_answers": None}  # all answers are right
+    settings = MODEST | short | parameters
     model = SpherePair(n_clusters, **settings).fit(X, constraints=pairs)
     assert clustering_accuracy(y, model.labels_) == 1.0
     cosines = (model.cluster_centers_ @ model.cluster_centers_.T)[np.triu_indices(n_clusters, k=1)]

@@ -55,6 +55,19 @@ def test_steps_are_those_of_torch_optim(build, reference):
         torch.testing.assert_close(a, b)
 
 
+def test_parameters_of_two_types_are_moved_too():
+    ours, theirs = (
+        [nn.Parameter(p.detach().to(dtype)) for p, dtype in zip(make_parameters(), types, strict=True)]
+        for types in [(torch.float32, torch.float64)] * 2
+    )
+    optimizer = Adam([(ours, 1.0)], CPU)
+    optimizer.start_epoch(0.05)
+    run(optimizer, ours)
+    run(torch.optim.Adam(theirs, lr=0.05), theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_a_group_has_its_share_of_the_rate():
     slow, fast = make_parameters()
     before = fast.detach().clone(), slow.detach().clone()
@@ -75,6 +88,19 @@ def test_a_parameter_without_gradient_stays():
     moving.sum().backward()
     optimizer.step()
     assert torch.equal(still, before)
+
+
+@pytest.mark.parametrize("most", [0.1, 1e9])
+def test_gradients_are_clipped_as_torch_does(most):
+    ours, theirs = make_parameters(), make_parameters()
+    for parameters in (ours, theirs):
+        sum(p.square().sum() for p in parameters).backward()
+        parameters.append(nn.Parameter(torch.ones(2)))  # without gradient
+    Adam([(ours, 1.0)], CPU).clip(most)
+    nn.utils.clip_grad_norm_(theirs, most)
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(ours[:2], theirs[:2], strict=True))
+    assert ours[2].grad is None
+    Adam([(ours[2:], 1.0)], CPU).clip(most)  # nothing to clip
 
 
 def test_a_restored_optimizer_goes_on_as_if_nothing_had_happened():

@@ -270,7 +270,7 @@ def kmeans(
         Most steps of the best restart.
     tol : float or None, default=1e-4
         Stop when the squared shift of the centers, relative to the variance of the columns, is no larger.
-        ``None`` does all steps, so that the host never waits for a GPU.
+        ``None`` does all steps, so that the host never waits for a GPU; on a CPU until nothing moves.
     start : Tensor of shape (K, D), optional
         Centers to start from instead.
 
@@ -343,9 +343,14 @@ def _lloyd(x: Tensor, centers: Tensor, max_iter: int, threshold: Tensor | None) 
     """Move the centers of all restarts until none moves by more than the threshold."""
     for _ in range(max_iter):
         before, centers = centers, _means(x, centers)
-        if threshold is not None and bool(_shift(before, centers) <= threshold):
+        if _is_at_rest(before, centers) if threshold is None else bool(_shift(before, centers) <= threshold):
             break
     return centers
+
+
+def _is_at_rest(before: Tensor, centers: Tensor) -> bool:
+    """Whether all further steps would change nothing, where that is known without waiting for a GPU."""
+    return before.device.type == "cpu" and torch.equal(before, centers)
 
 
 def _shift(before: Tensor, centers: Tensor) -> Tensor:
@@ -358,13 +363,20 @@ def _means(x: Tensor, centers: Tensor) -> Tensor:
 
     The contest between restarts weeds out empty clusters.
     """
-    sums, counts = torch.zeros_like(centers), torch.zeros_like(centers[..., :1])
-    for chunk, score in _scores(x, centers):
-        nearest = score.max(dim=2, keepdim=True).indices  # faster than argmax
-        one_hot = torch.zeros_like(score).scatter_(2, nearest, 1.0).view(len(chunk), -1)
-        sums += (one_hot.T @ chunk).view(sums.shape)
-        counts += one_hot.sum(dim=0).view(counts.shape)
+    parts = (_sums(chunk, score) for chunk, score in _scores(x, centers))
+    sums, counts = next(parts)
+    for more, number in parts:
+        sums += more
+        counts += number
+    sums, counts = sums.view(centers.shape), counts.view(*centers.shape[:2], 1)
     return torch.where(counts > 0, sums / counts, centers)
+
+
+def _sums(chunk: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums, (R K, D), and numbers, (R K,), of the rows nearest to each center."""
+    nearest = score.max(dim=2, keepdim=True).indices  # faster than argmax
+    one_hot = torch.zeros_like(score).scatter_(2, nearest, 1.0).view(len(chunk), -1)
+    return one_hot.T @ chunk, one_hot.sum(dim=0)
 
 
 def _quality(x: Tensor, centers: Tensor) -> Tensor:
@@ -379,5 +391,7 @@ def _scores(x: Tensor, centers: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield chunks of rows, (m, D), and their scores, (m, R, K): largest for the nearest center."""
     flat = centers.reshape(-1, centers.shape[-1])
     bias = -0.5 * flat.square().sum(dim=1)
-    for chunk in torch.split(x, max(1, CHUNK_ENTRIES // len(flat))):
-        yield chunk, torch.addmm(bias, chunk, flat.T).view(len(chunk), *centers.shape[:2])
+    size = max(1, CHUNK_ENTRIES // flat.shape[0])
+    for chunk in (x,) if x.shape[0] <= size else torch.split(x, size):
+        score = torch.addmm(bias, chunk, flat.T)
+        yield chunk, score.view(chunk.shape[0], *centers.shape[:2])

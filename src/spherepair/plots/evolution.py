@@ -169,9 +169,9 @@ def animate_sphere(
     from matplotlib.animation import FuncAnimation
 
     shown = evolution.turned(n_pairs=n_pairs)
-    figure = new_figure(4.2, 4.8)
-    # A layout computed anew for every frame would make the animation tremble.
-    figure.set_layout_engine("none")
+    # A layout computed anew for every frame would make the animation tremble, and where there was one once,
+    # matplotlib draws every frame twice.
+    figure = new_figure(4.2, 4.8, layout="none")
     add_legend(figure, [shown], loc="lower center", columns=4)
     frames = _Frames(figure.add_axes((0.04, 0.10, 0.92, 0.80)), shown, title or shown.name)
     last = len(shown.frames) - 1

@@ -96,13 +96,13 @@ def line_style(series: int) -> dict[str, Any]:
     return {"color": style.color, "marker": style.marker, "linestyle": DASHES[series % len(DASHES)]}
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches."""
+def new_figure(width: float, height: float, *, layout: str = "constrained") -> Figure:
+    """An empty figure of a size in inches; with the layout "none", its axes stay where they are put."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependencyError('plots need matplotlib; pip install "spherepair[plots]".') from error
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout=layout)
 
 
 def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:

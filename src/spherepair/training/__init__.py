@@ -252,7 +252,7 @@ class _EagerPart:
         self._optimizer.zero_grad()
         values.sum().backward()  # type: ignore[no-untyped-call]
         if self._clip_norm is not None:
-            nn.utils.clip_grad_norm_(self._optimizer.parameters, self._clip_norm)
+            self._optimizer.clip(self._clip_norm)
         self._optimizer.step()
         self._add(list(terms), values.detach())
 
