@@ -61,12 +61,13 @@ def test_csv_elsewhere_is_fitted_checked_and_labeled(call, example, tiny, elsewh
         (tmp_path / "rows" / f"{place}.csv").write_text(part)
     said = {}
     for form in (str(tmp_path / "rows"), f"{elsewhere}/rows"):
-        done = call("check", form, "-c", example.pairs, "--id", "name", "--json")
+        checked = call("check", example.pairs, "--data", form, "--id", "name", "--json")
+        assert checked.code == 0
         fit = ("fit", form, "-c", example.pairs, "--id", "name", *tiny, "-o", tmp_path / "model")
         asked = ("--id", "name", "--workers", "1", "--out", tmp_path / "labels")
         assert call(*fit).code == 0
         assert call("predict", tmp_path / "model", form, *asked).code == 0
-        said[form] = (done.json, labels_in(tmp_path / "labels").tolist())
+        said[form] = (checked.json, labels_in(tmp_path / "labels").tolist())
         shutil.rmtree(tmp_path / "labels")
     here, there = said.values()
     assert here == there

@@ -17,7 +17,9 @@ from tests.fuzz.targets import data_seeds
 
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.files import joined_columns, places
+from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import column_names, is_picture_folder, read_rows, read_table
+from spherepair.files.places import find_files
 
 SOURCES = ["{}", "{}/*", "file://{}", "file://{}/*.*"]
 
@@ -246,8 +248,10 @@ def test_every_kind_of_file_is_read_from_elsewhere(elsewhere: str, tmp_path: Pat
     there = read_table(f"{elsewhere}/{name}", mixed=True)
     assert (there.n_rows, there.names) == (here.n_rows, here.names)
     assert read_rows(f"{elsewhere}/{name}").n_rows == here.n_rows
+    (batch,) = open_data_file(find_files(f"{elsewhere}/{name}")[0]).batches(Needs(mixed=True))
     if isinstance(here.X, pa.Table):
         assert there.X.equals(here.X)
+        assert batch.X.equals(here.X)
         return
     assert type(there.X) is type(np.asarray(here.X) if isinstance(here.X, np.ndarray) else here.X)
     both = (table.X.toarray() if sparse.issparse(table.X) else table.X for table in (here, there))

@@ -140,7 +140,7 @@ def open_data_file(file: SourceFile, id_column: str | None = None) -> DataFile:
     """Open a file of a data set; its ``check`` refuses missing IDs if it knows of them without reading."""
     if file.path.lower().endswith(PARQUET_SUFFIXES):
         return _ParquetRows(file, id_column)
-    return _ArrayRows(file) if file.path.lower().endswith(ARRAY_SUFFIXES) else _TextRows(file)
+    return _ArrayRows(file) if file.path.lower().endswith(ARRAY_SUFFIXES) else _NamedRows(file)
 
 
 def read_ahead(batches: Iterator[Any]) -> Generator[Any]:
@@ -276,7 +276,7 @@ def _gather(batches: Iterator[Any], most_rows: int) -> Iterator[Any]:
         yield pa.Table.from_batches(held)
 
 
-class _TextRows(DataFile):
+class _NamedRows(DataFile):
     """A csv file, or a sheet."""
 
     group_sizes = None
