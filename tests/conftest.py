@@ -8,6 +8,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,24 @@ LONGEST = (
     "tests/cli/test_bench_commands.py",
     "tests/fuzz/test_routes.py",
 )
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The folder of the test as a bucket: another file system finds what lies in it."""
+    from pyarrow import fs
+
+    from spherepair.files import places
+
+    store = fs.SubTreeFileSystem(str(tmp_path.parent), fs.LocalFileSystem())
+    find_here = places.find_place
+
+    def find_place(source: str | os.PathLike[str]) -> tuple[object, str]:
+        text = os.fspath(source)
+        return (store, text.removeprefix("s3://")) if text.startswith("s3://") else find_here(source)
+
+    monkeypatch.setattr(places, "find_place", find_place)
+    return f"s3://{tmp_path.name}"
 
 
 def pytest_collection(session: pytest.Session) -> None:

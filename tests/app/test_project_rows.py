@@ -152,13 +152,13 @@ def test_bad_files_are_one_sentence(tmp_path, name, content, message):
         read_source(tmp_path / name)
 
 
-@pytest.mark.parametrize("form", ["{}", "{}/*", "file://{}"])
-def test_many_files_are_rows_of_one_project(tmp_path, form):
+@pytest.mark.parametrize("form", ["{}", "{}/*", "file://{}", "{elsewhere}/rows"])
+def test_many_files_are_rows_of_one_project(tmp_path, form, elsewhere):
     rows = tmp_path / "rows"
     rows.mkdir()
     (rows / "b.csv").write_text("message,id\nwhere is my parcel?,003\n")
     pq.write_table(pa.table({"id": ["001", "002"], "message": ["a loan, please", "my card"]}), rows / "a.pq")
-    source = form.format(rows)
+    source = form.format(rows, elsewhere=elsewhere)
     table = read_source(source).table
     assert table["id"].to_pylist() == ["001", "002", "003"]
     home = Projects(tmp_path / "home")

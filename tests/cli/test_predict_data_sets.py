@@ -1,5 +1,7 @@
 """``spherepair predict`` on data sets of many files, and on one file in batches."""
 
+import shutil
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -49,6 +51,27 @@ def test_a_data_set_becomes_a_folder_of_labels(call, example, rows, tmp_path, ex
     np.testing.assert_array_equal(labels_in(out), expected)
     assert pq.read_table(out / "1.parquet")["name"].to_pylist()[0] == "n40"
     assert call(*asked).json["n_kept"] == 3
+
+
+def test_csv_elsewhere_is_fitted_checked_and_labeled(call, example, tiny, elsewhere, tmp_path):
+    (tmp_path / "rows").mkdir()
+    text = example.rows.read_text().splitlines(keepends=True)
+    for place in range(3):
+        part = "".join([text[0], *text[1 + 40 * place : 41 + 40 * place]]).replace(",", ";")
+        (tmp_path / "rows" / f"{place}.csv").write_text(part)
+    said = {}
+    for form in (str(tmp_path / "rows"), f"{elsewhere}/rows"):
+        checked = call("check", example.pairs, "--data", form, "--id", "name", "--json")
+        assert checked.code == 0
+        fit = ("fit", form, "-c", example.pairs, "--id", "name", *tiny, "-o", tmp_path / "model")
+        asked = ("--id", "name", "--workers", "1", "--out", tmp_path / "labels")
+        assert call(*fit).code == 0
+        assert call("predict", tmp_path / "model", form, *asked).code == 0
+        said[form] = (checked.json, labels_in(tmp_path / "labels").tolist())
+        shutil.rmtree(tmp_path / "labels")
+    here, there = said.values()
+    assert here == there
+    assert len(there[1]) == 120
 
 
 def test_rows_in_no_cluster_are_counted(call, example, rows, tmp_path):

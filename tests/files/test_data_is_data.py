@@ -78,17 +78,23 @@ def hostile_files(secret: Path) -> dict[str, bytes]:
     }
 
 
-READERS: dict[str, Callable[[Path], object]] = {
-    "whole": lambda path: read_table(path, mixed=True),
-    "in parts": lambda path: list(open_data_file(find_files(path)[0]).batches(Needs(mixed=True))),
-    "as pairs": Constraints.read,
+def in_parts(source: Path | str) -> object:
+    return list(open_data_file(find_files(source)[0]).batches(Needs(mixed=True)))
+
+
+READERS: dict[str, Callable[[Path, str], object]] = {
+    "whole": lambda path, _: read_table(path, mixed=True),
+    "whole, elsewhere": lambda _, uri: read_table(uri, mixed=True),
+    "in parts": lambda path, _: in_parts(path),
+    "in parts, elsewhere": lambda _, uri: in_parts(uri),
+    "as pairs": lambda path, _: Constraints.read(path),
 }
 
 
 @pytest.mark.parametrize("name", hostile_files(Path("secret.txt")))
 @pytest.mark.parametrize("reader", READERS)
 def test_what_a_file_says_is_neither_done_nor_opened(
-    reader: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reader: str, name: str, tmp_path: Path, elsewhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = tmp_path / "outside" / "secret.txt"
     secret.parent.mkdir()
@@ -99,7 +105,7 @@ def test_what_a_file_says_is_neither_done_nor_opened(
     monkeypatch.chdir(path.parent)
     _noted.append([])
     try:
-        found = READERS[reader](path)
+        found = READERS[reader](path, f"{elsewhere}/given/{name}")
     except SpherePairError as error:
         found = error
     finally:

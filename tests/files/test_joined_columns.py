@@ -12,11 +12,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from pyarrow import fs
+from scipy import sparse
+from tests.fuzz.targets import data_seeds
 
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.files import joined_columns, places
+from spherepair.files.data_sets import Needs, open_data_file
 from spherepair.files.data_tables import column_names, is_picture_folder, read_rows, read_table
+from spherepair.files.places import find_files
 
 SOURCES = ["{}", "{}/*", "file://{}", "file://{}/*.*"]
 
@@ -27,7 +30,9 @@ def write(path: Path, **columns: Any) -> Path:
     if path.suffix == ".parquet":
         pq.write_table(table, path)
     else:
-        pa_csv.write_csv(table, path)
+        options = pa_csv.WriteOptions(delimiter="\t" if path.suffix == ".tsv" else ",")
+        with pa.output_stream(str(path)) as stream:
+            pa_csv.write_csv(table, stream, options)
     return path
 
 
@@ -39,15 +44,6 @@ def folder(tmp_path: Path) -> Path:
     write(rows / "a.parquet", id=["001", "002"], a=[1, 2], b=[0.1, 0.2])
     write(rows / "deep" / "c.parquet", b=[0.5, 0.6], a=[5.5, 6.5], id=["005", "006"])
     return rows
-
-
-@pytest.fixture
-def elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The same folder as one of a store."""
-    store = fs.SubTreeFileSystem(str(folder.parent), fs.LocalFileSystem())
-    monkeypatch.setattr(places, "find_place", lambda source: (store, str(source).removeprefix("s3://")))
-    (folder / "b.csv").unlink()
-    return "s3://rows"
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -223,35 +219,68 @@ def test_names_of_all_files_count(folder: Path, monkeypatch: pytest.MonkeyPatch)
         read_table(folder)
 
 
-def test_parquet_is_read_from_elsewhere(elsewhere: str, folder: Path) -> None:
-    table = read_table(elsewhere, id_column="id")
-    assert table.ids.to_pylist() == ["001", "002", "005", "006"]
-    assert table.X["a"].to_pylist() == [1, 2, 5.5, 6.5]
-    assert read_rows(f"{elsewhere}/**/*.parquet").n_rows == 4
-    assert table.locate(3) == "line 2 of deep/c.parquet (id '006')"
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet"])
+def test_many_files_are_read_from_elsewhere(elsewhere: str, folder: Path, ending: str) -> None:
+    write(folder / f"b.{ending}", a=[3, 4], id=["003", "004"], b=[0.3, 0.4])
+    if ending != "csv":
+        (folder / "b.csv").unlink()
+    table = read_table(f"{elsewhere}/rows", id_column="id")
+    assert table.ids.to_pylist() == ["001", "002", "003", "004", "005", "006"]
+    assert table.X.to_pydict() == {"a": [1, 2, 3, 4, 5.5, 6.5], "b": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}
+    assert read_rows(f"{elsewhere}/rows/**/*.parquet").n_rows == 4 + 2 * (ending == "parquet")
+    assert table.locate(5) == "line 2 of deep/c.parquet (id '006')"
+    assert table.locate(2) == f"line {2 - (ending == 'parquet')} of b.{ending} (id '003')"
     with pytest.raises(
-        InvalidDataError, match="is not on this machine, so the pictures that column 'id' names"
+        InvalidDataError,
+        match=r"s3://.*/rows/a.parquet is not on this machine, so the pictures that column 'b'",
     ):
-        read_table(elsewhere, mixed=True, pictures=["id"])
-    write(folder / "b.csv", a=[1])
-    with pytest.raises(InvalidDataError, match="only parquet files are read from elsewhere"):
-        read_table(elsewhere)
-    (folder / "b.csv").unlink()
+        read_table(f"{elsewhere}/rows", id_column="id", mixed=True, pictures=["b"])
     (folder / "b.parquet").write_bytes(b"half a file")
-    with pytest.raises(InvalidDataError, match=r"b.parquet cannot be read as parquet"):
-        read_table(elsewhere)
+    with pytest.raises(InvalidDataError, match=r"s3://.*/rows/b.parquet cannot be read as parquet"):
+        read_table(f"{elsewhere}/rows")
+
+
+@pytest.mark.parametrize("place", range(len(data_seeds())))
+def test_every_kind_of_file_is_read_from_elsewhere(elsewhere: str, tmp_path: Path, place: int) -> None:
+    ((name, content),) = data_seeds()[place].items()
+    (tmp_path / name).write_bytes(content)
+    here = read_table(tmp_path / name, mixed=True)
+    there = read_table(f"{elsewhere}/{name}", mixed=True)
+    assert (there.n_rows, there.names) == (here.n_rows, here.names)
+    assert read_rows(f"{elsewhere}/{name}").n_rows == here.n_rows
+    (batch,) = open_data_file(find_files(f"{elsewhere}/{name}")[0]).batches(Needs(mixed=True))
+    if isinstance(here.X, pa.Table):
+        assert there.X.equals(here.X)
+        assert batch.X.equals(here.X)
+        return
+    assert type(there.X) is type(np.asarray(here.X) if isinstance(here.X, np.ndarray) else here.X)
+    both = (table.X.toarray() if sparse.issparse(table.X) else table.X for table in (here, there))
+    np.testing.assert_array_equal(*both)
+
+
+def test_arrays_follow_each_other_from_elsewhere(elsewhere: str, tmp_path: Path) -> None:
+    X = np.arange(12.0).reshape(4, 3)
+    np.save(tmp_path / "a.npy", X.astype(np.int16))
+    np.save(tmp_path / "b.npy", np.asfortranarray(X))
+    for source in (f"{elsewhere}/*.npy", str(tmp_path)):
+        read = read_table(source).X
+        np.testing.assert_array_equal(read, np.concatenate([X, X]))
+        assert read.dtype == np.float64
+    np.save(tmp_path / "c.npy", X[:, :2])
+    with pytest.raises(InvalidDataError, match=r"s3://.*/c.npy has 2 features, but s3://.*/a.npy has 3"):
+        read_table(f"{elsewhere}/*.npy")
 
 
 def test_a_file_elsewhere_may_not_unpack_to_too_much(
     elsewhere: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder / "z.parquet", id=["a text " * 200] * 5000, a=[1] * 5000, b=[1] * 5000)
-    assert read_rows(elsewhere, id_column="id").n_rows == 5004
+    assert read_rows(f"{elsewhere}/rows", id_column="id").n_rows == 5006
     monkeypatch.setattr("spherepair.files.untrusted.UNPACKED_BYTES", 1_000_000)
     with pytest.raises(
         InvalidDataError, match=r"z.parquet has more than 1,000,000 bytes when it is unpacked"
     ):
-        read_rows(elsewhere, id_column="id")
+        read_rows(f"{elsewhere}/rows", id_column="id")
 
 
 @pytest.mark.parametrize(

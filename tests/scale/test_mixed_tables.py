@@ -14,7 +14,7 @@ from PIL import Image
 from spherepair import Constraints, SpherePair, scale
 from spherepair.encoders import TableEncoder, TextEncoder
 from spherepair.errors import InvalidDataError, InvalidParameterError, SpherePairError
-from spherepair.files.places import SourceFile
+from spherepair.files.untrusted import SourceFile
 from spherepair.metrics import clustering_accuracy
 from spherepair.scale.labeling import model_needs
 

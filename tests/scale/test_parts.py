@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from spherepair import SpherePair, scale
+from spherepair import Constraints, SpherePair, load, scale
 from spherepair.errors import InvalidDataError, InvalidParameterError, ModelFileError, PartError
 from spherepair.scale import labeling
 from spherepair.scale.parts import INPUT_KEY, MODEL_KEY
@@ -101,6 +101,63 @@ def test_csv_and_arrays_are_parts_too(
     done = label([tmp_path / "z.csv", rows / "part-0.parquet"], folder, tmp_path / "out")
     assert done.n_rows == 300
     np.testing.assert_array_equal(pq.read_table(tmp_path / "out" / "z.csv.parquet")["label"], model.labels_)
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "tsv"])
+def test_rows_elsewhere_have_the_labels_that_they_have_here(
+    table: Any, folder: Path, model: SpherePair, elsewhere: str, tmp_path: Path, ending: str
+) -> None:
+    (tmp_path / "rows").mkdir()
+    mark = "\t" if ending == "tsv" else ";"
+    for place in range(2):
+        with pa.output_stream(str(tmp_path / "rows" / f"{place}.{ending}")) as stream:
+            pa_csv.write_csv(table.slice(120 * place, 120), stream, pa_csv.WriteOptions(delimiter=mark))
+    source = f"{elsewhere}/rows/*.{ending}"
+    label(str(tmp_path / "rows"), folder, tmp_path / "here")
+    done = label(source, folder, tmp_path / "there")
+    assert read(tmp_path / "there").equals(read(tmp_path / "here"))
+    np.testing.assert_array_equal(read(tmp_path / "there")["label"], model.labels_)
+    assert (done.n_parts, done.n_rows) == (2, 240)
+    assert scale.estimate(source, model=folder, out=tmp_path / "there", id_column="id").n_kept == 2
+    assert label(source, folder, tmp_path / "there").n_kept == 2
+    with pa.output_stream(str(tmp_path / "rows" / f"1.{ending}")) as stream:
+        pa_csv.write_csv(table.slice(0, 60), stream, pa_csv.WriteOptions(delimiter=mark))
+    again = label(source, folder, tmp_path / "there")
+    assert (again.n_kept, again.n_rows) == (1, 180)
+    scale.transform(source, model=folder, out=tmp_path / "points", workers=1)
+    assert len(read(tmp_path / "points")["embedding"]) == 180
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+def test_arrays_elsewhere_have_the_labels_that_they_have_here(
+    table: Any, model: SpherePair, elsewhere: str, tmp_path: Path, ending: str
+) -> None:
+    X = np.column_stack([table[name] for name in "abc"])
+    pairs = Constraints.from_labels(table["y"].to_numpy(), n_pairs=100, random_state=0)
+    fresh = SpherePair(3, hidden_dims=(8,), pretraining=None, max_epochs=2, batch_size=16, random_state=0)
+    file = tmp_path / f"rows.{ending}"
+    np.save(file, X) if ending == "npy" else np.savez_compressed(file, X=X)
+    source = f"{elsewhere}/rows.{ending}"
+    scale.fit(source, pairs, model=tmp_path / "model", estimator=fresh)
+    scale.fit(file, pairs, model=tmp_path / "same", estimator=fresh)
+    for out, rows in (("there", source), ("here", file)):
+        label(rows, tmp_path / ("model" if out == "there" else "same"), tmp_path / out, id_column=None)
+    assert read(tmp_path / "there").equals(read(tmp_path / "here"))
+    assert read(tmp_path / "there")["row"].to_pylist() == list(range(240))
+    np.testing.assert_array_equal(read(tmp_path / "there")["label"], load(tmp_path / "same").predict(X))
+
+
+def test_a_csv_file_elsewhere_that_is_damaged_far_down_is_named_with_its_part(
+    table: Any, folder: Path, elsewhere: str, tmp_path: Path
+) -> None:
+    pa_csv.write_csv(table, tmp_path / "z.csv")
+    with (tmp_path / "z.csv").open("a") as stream:
+        stream.write("only-one-value\n")
+    with pytest.raises(
+        PartError, match=r"part z.csv.parquet of s3://.*/z.csv could not be done: s3://.*/z.csv .*241"
+    ):
+        label(f"{elsewhere}/z.csv", folder, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_a_second_run_does_only_what_is_missing(

@@ -27,7 +27,7 @@ from spherepair.files.csv_files import is_text
 from spherepair.files.joined_columns import open_joined
 from spherepair.files.pictures import unzip_pictures
 from spherepair.files.places import data_set_files, local_path
-from spherepair.files.untrusted import refuse_above
+from spherepair.files.untrusted import FilePlace, refuse_above
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 ID_NAMES = ("id", "key", "uuid")
@@ -109,7 +109,7 @@ def read_source(source: Path | str, *, text: Sequence[str] = (), trusted: bool =
     return _read_columns(_open(path), text, trusted=trusted)
 
 
-def _open(path: Path) -> ColumnFile:
+def _open(path: FilePlace) -> ColumnFile:
     return open_columns(path, suffixes=(*TABLE_SUFFIXES, ".zip"), fail=partial(_error, path))
 
 
@@ -185,7 +185,7 @@ def _read_long_records(path: Path, text: Sequence[str]) -> pa.Table:
     )
 
 
-def _error(path: Path, why: str) -> InvalidDataError:
+def _error(path: FilePlace, why: str) -> InvalidDataError:
     return InvalidDataError(f"{path.name} {why}")
 
 

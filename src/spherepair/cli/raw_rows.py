@@ -36,12 +36,12 @@ from spherepair.files.pictures import FILE_COLUMN, picture_files
 from spherepair.files.places import (
     DATA_SET_SUFFIXES,
     Source,
-    SourceFile,
     data_set_files,
     find_files,
     is_many,
     local_path,
 )
+from spherepair.files.untrusted import SourceFile
 from spherepair.scale.row_samples import SAMPLE_ROWS, Sample, choose_sample, count_rows, draw_sample
 
 #: Kinds that are read as text, whatever the values look like.

@@ -41,8 +41,7 @@ from spherepair.constraints.row_ids import RowIds, as_text, find_rows
 from spherepair.constraints.sampling import group_pairs
 from spherepair.errors import InvalidConstraintsError, quoted
 from spherepair.files.columns import JSON_LINES_SUFFIXES, ColumnFile
-from spherepair.files.text_lines import open_binary
-from spherepair.files.untrusted import refuse_gzip_bomb
+from spherepair.files.untrusted import open_binary, refuse_gzip_bomb
 
 #: Labels that mean an unknown one, besides a blank.
 UNKNOWN_LABELS = ("", "-1", "-1.0")

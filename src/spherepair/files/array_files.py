@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,24 +16,30 @@ from spherepair.files.untrusted import (
     UNPACKED_BYTES,
     UNPACKED_RATIO,
     Fail,
+    FilePlace,
+    SourceFile,
     check_npy,
     decoding,
     limit,
     refuse_above,
     refuse_zip_bomb,
+    size_of,
 )
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".svmlight", ".svm", ".libsvm")
+_ARRAY = "a NumPy array of numbers"
 #: What every sparse matrix of scipy has in its archive, and what the formats that are read have besides.
 _SPARSE_MARKS, _SPARSE_PARTS = frozenset({"shape", "format", "data"}), frozenset({"indices", "indptr"})
 
 
-def read_array_file(path: Path, *, n_features: int | None = None) -> Any:
+def read_array_file(path: FilePlace, *, n_features: int | None = None) -> Any:
     """Rows of features as a memory map, an array or a CSR matrix; the ending says what the file is.
+
+    Of a .npy file that is elsewhere, rows are read once they are asked for, as of a memory map.
 
     Parameters
     ----------
-    path : Path
+    path : Path or SourceFile
     n_features : int, optional
         Number of features of svmlight text; its last ones may be zero in all rows.
     """
@@ -48,22 +55,82 @@ def read_array_file(path: Path, *, n_features: int | None = None) -> Any:
     return _read_svmlight(path, n_features, fail)
 
 
-def read_array_files(paths: Sequence[Path]) -> Any:
-    """The rows of several files one after the other; they must have as many features."""
+def read_array_files(paths: Sequence[FilePlace]) -> Any:
+    """The rows of several files one after the other, in memory; they must have as many features."""
     arrays = [read_array_file(path) for path in paths]
     for path, array in zip(paths, arrays, strict=True):
         if array.shape[1] != arrays[0].shape[1]:
             raise InvalidDataError(
                 f"{path} has {array.shape[1]} features, but {paths[0]} has {arrays[0].shape[1]}."
             )
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    if len(arrays) == 1:
+        return arrays[0][:] if isinstance(arrays[0], RowsElsewhere) else arrays[0]
+    joined = np.empty((sum(map(len, arrays)), arrays[0].shape[1]), np.result_type(*(a.dtype for a in arrays)))
+    for array, stop in zip(arrays, np.cumsum([len(array) for array in arrays]), strict=True):
+        joined[stop - len(array) : stop] = array[:]
+    return joined
 
 
-def open_npy(path: Path, fail: Fail, mode: Literal["r", "c"] = "r") -> Any:
+@dataclass(frozen=True)
+class RowsElsewhere:
+    """The rows of a .npy file that is not on this machine: each is read when it is asked for.
+
+    Attributes
+    ----------
+    file : SourceFile
+    shape : tuple of int
+    by_columns : bool
+        Whether the columns are stored one after another, not the rows.
+    dtype : numpy.dtype
+    start : int
+        Where the first number stands in the file.
+    fail : callable
+        Makes the error to raise of what is wrong with the file.
+    """
+
+    file: SourceFile
+    shape: tuple[int, ...]
+    by_columns: bool
+    dtype: Any
+    start: int
+    fail: Fail
+
+    @property
+    def ndim(self) -> int:
+        """Number of its axes."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Any:
+        first, stop, _ = rows.indices(len(self))
+        n_rows, n_columns = self.shape
+        with decoding(_ARRAY, self.fail), self.file.stream() as stream:
+            if not self.by_columns:
+                found = self._read(stream, first * n_columns, stop * n_columns)
+                return found.reshape(stop - first, n_columns)
+            found = np.empty((stop - first, n_columns), self.dtype)
+            for place in range(n_columns):
+                found[:, place] = self._read(stream, place * n_rows + first, place * n_rows + stop)
+            return found
+
+    def _read(self, stream: Any, first: int, stop: int) -> Any:
+        """The numbers from one place up to another."""
+        stream.seek(self.start + first * self.dtype.itemsize)
+        content = stream.read((stop - first) * self.dtype.itemsize)
+        if len(content) < (stop - first) * self.dtype.itemsize:
+            raise ValueError("it has become shorter since it was opened")
+        return np.frombuffer(content, self.dtype)
+
+
+def open_npy(path: FilePlace, fail: Fail, mode: Literal["r", "c"] = "r") -> Any:
     """Map a .npy file whose header fits it; see ``mmap_mode`` of ``numpy.load``."""
-    with decoding("a NumPy array of numbers", fail):
+    with decoding(_ARRAY, fail):
         with path.open("rb") as stream:
-            check_npy(stream, path.stat().st_size)
+            described = check_npy(stream, size_of(path))
+            if isinstance(path, SourceFile):
+                return RowsElsewhere(path, *described, stream.tell(), fail)
         # A map of the file: rows are read when they are needed, however many there are.
         return np.load(path, mmap_mode=mode, allow_pickle=False)
 
@@ -74,11 +141,11 @@ def read_archive(path: Path, fail: Fail) -> dict[str, Any]:
     refuse_zip_bomb(path, what, fail)
     with decoding(what, fail):
         _check_members(path)
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
 
 
-def _read_npz(path: Path, fail: Fail) -> Any:
+def _read_npz(path: FilePlace, fail: Fail) -> Any:
     with path.open("rb") as stream:
         is_array = stream.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
     if is_array:
@@ -87,7 +154,7 @@ def _read_npz(path: Path, fail: Fail) -> Any:
     refuse_zip_bomb(path, what, fail)
     with decoding(what, fail):
         _check_members(path)
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             if set(arrays.files) >= _SPARSE_MARKS:
                 rows = sparse_rows({name: arrays[name] for name in arrays.files})
                 refuse_above(rows.shape[1], SPARSE_COLUMNS, "columns", fail)
@@ -95,8 +162,8 @@ def _read_npz(path: Path, fail: Fail) -> Any:
             return arrays[_main_array(path, arrays.files)]
 
 
-def _check_members(path: Path) -> None:
-    with zipfile.ZipFile(path) as archive:
+def _check_members(path: FilePlace) -> None:
+    with path.open("rb") as packed, zipfile.ZipFile(packed) as archive:
         for member in archive.infolist():
             with archive.open(member) as stream:
                 check_npy(stream, member.file_size)
@@ -162,7 +229,7 @@ def _check_indices(data: Any, indices: Any, indptr: Any, sizes: tuple[int, int])
         raise ValueError("its indices point outside of the matrix")
 
 
-def _main_array(path: Path, names: list[str]) -> str:
+def _main_array(path: FilePlace, names: list[str]) -> str:
     for name in ("X", "data", names[0] if len(names) == 1 else "X"):
         if name in names:
             return name
@@ -170,16 +237,17 @@ def _main_array(path: Path, names: list[str]) -> str:
     raise InvalidDataError(f"{path} holds {shown[:80]}; save the rows of features under the name X.")
 
 
-def _read_svmlight(path: Path, n_features: int | None, fail: Fail) -> Any:
+def _read_svmlight(path: FilePlace, n_features: int | None, fail: Fail) -> Any:
     from sklearn.datasets import load_svmlight_file
 
-    with decoding("svmlight text with lines of 'label index:value ...'", fail):
-        rows, _ = load_svmlight_file(str(path), n_features=n_features)
+    what = "svmlight text with lines of 'label index:value ...'"
+    with decoding(what, fail), path.open("rb") as stream:
+        rows, _ = load_svmlight_file(stream, n_features=n_features)
     refuse_above(rows.shape[1], SPARSE_COLUMNS, "columns", fail)
     return rows
 
 
-def _checked(array: Any, path: Path) -> Any:
+def _checked(array: Any, path: FilePlace) -> Any:
     if array.ndim != 2:
         raise InvalidDataError(
             f"{path} holds an array of shape {array.shape}; rows of features are needed, of shape "

@@ -28,6 +28,7 @@ from spherepair.files.text_lines import decode, filled_lines, read_bytes
 from spherepair.files.untrusted import (
     NAMED_COLUMNS,
     Fail,
+    FilePlace,
     decoding,
     refuse_above,
     refuse_gzip_bomb,
@@ -66,12 +67,12 @@ class ColumnFile(ABC):
 
     kind: str
     is_blank = False
-    is_local = True
     n_rows: int | None = None
     names: list[str]
 
-    def __init__(self, path: Path | str, fail: Fail) -> None:
-        self.path, self.source, self.fail = Path(path), str(path), fail
+    def __init__(self, path: FilePlace | str, fail: Fail) -> None:
+        self.path, self.source, self.fail = Path(str(path)), str(path), fail
+        self.is_local = isinstance(path, Path)
 
     @property
     def parts(self) -> Sequence[ColumnFile]:
@@ -117,12 +118,12 @@ class ColumnFile(ABC):
             yield
 
 
-def open_columns(path: Path, *, suffixes: Sequence[str], fail: Fail) -> ColumnFile:
+def open_columns(path: FilePlace, *, suffixes: Sequence[str], fail: Fail) -> ColumnFile:
     """Open a file of named columns; the ending of its name says what it is.
 
     Parameters
     ----------
-    path : Path
+    path : Path or SourceFile
     suffixes : sequence of str
         Endings that are accepted.
     fail : callable
@@ -138,26 +139,21 @@ def open_columns(path: Path, *, suffixes: Sequence[str], fail: Fail) -> ColumnFi
     return _CsvFile(path, fail) if suffix in CSV_SUFFIXES else _JsonLinesFile(path, fail)
 
 
-def open_elsewhere(path: str, filesystem: Any, fail: Fail) -> ColumnFile:
-    """Open a parquet file of a file system of pyarrow."""
-    return _ParquetFile(path, fail, filesystem)
-
-
-def suffix_of(path: Path, suffixes: Sequence[str], fail: Fail) -> str:
+def suffix_of(path: FilePlace, suffixes: Sequence[str], fail: Fail) -> str:
     """Ending of the name, one of `suffixes`; a path that is no file is refused too."""
-    if os.path.isdir(path):
+    if isinstance(path, Path) and os.path.isdir(path):
         raise fail("is a folder, not a file.")
-    if not os.path.exists(path):
+    if isinstance(path, Path) and not os.path.exists(path):
         raise fail("does not exist; check the path.")
     suffix = next((suffix for suffix in suffixes if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise fail(f"is of an unknown kind; its name must end in {', '.join(suffixes)}.")
-    if not path.is_file():
+    if isinstance(path, Path) and not path.is_file():
         raise fail("is neither a file nor a folder; write its rows to a file.")
     return suffix
 
 
-def require_pyarrow(path: Path) -> None:
+def require_pyarrow(path: FilePlace) -> None:
     """Say how to install pyarrow where it is missing."""
     try:
         import pyarrow  # noqa: F401
@@ -233,7 +229,7 @@ def known_ids(ids: Any, name: str, fail: Fail) -> Any:
 class _CsvFile(ColumnFile):
     kind = "csv"
 
-    def __init__(self, path: Path, fail: Fail) -> None:
+    def __init__(self, path: FilePlace, fail: Fail) -> None:
         super().__init__(path, fail)
         self._reader = CsvReader(path, fail)
         self.names = self._reader.names
@@ -254,7 +250,7 @@ class _CsvFile(ColumnFile):
 class _JsonLinesFile(ColumnFile):
     kind = "json lines"
 
-    def __init__(self, path: Path, fail: Fail) -> None:
+    def __init__(self, path: FilePlace, fail: Fail) -> None:
         super().__init__(path, fail)
         with self._reading():
             data = read_bytes(path)
@@ -291,10 +287,10 @@ class _JsonLinesFile(ColumnFile):
 class _ParquetFile(ColumnFile):
     kind = "parquet"
 
-    def __init__(self, path: Path | str, fail: Fail, filesystem: Any = None) -> None:
+    def __init__(self, path: FilePlace, fail: Fail) -> None:
         super().__init__(path, fail)
-        self._filesystem, self.is_local = filesystem, filesystem is None
-        with self._reading(), open_parquet(path, filesystem) as stream:
+        self._place = path
+        with self._reading(), open_parquet(path) as stream:
             self._metadata = read_description(stream, fail)
             self._schema = self._metadata.schema.to_arrow_schema()
             self.names, self.n_rows = list(self._schema.names), self._metadata.num_rows
@@ -306,9 +302,7 @@ class _ParquetFile(ColumnFile):
 
     def read(self, names: Sequence[str], *, text: Collection[str] = ()) -> Any:
         with self._reading():
-            return read_parquet(
-                self.source, self._metadata, list(names), self.fail, filesystem=self._filesystem
-            )
+            return read_parquet(self._place, self._metadata, list(names), self.fail)
 
     def rows(self, n_records: int) -> NDArray[np.int64]:
         return np.arange(1, n_records + 1)
@@ -319,7 +313,7 @@ class _SheetFile(ColumnFile):
 
     kind = "xlsx"
 
-    def __init__(self, path: Path, fail: Fail) -> None:
+    def __init__(self, path: FilePlace, fail: Fail) -> None:
         super().__init__(path, fail)
         try:
             from python_calamine import CalamineWorkbook
@@ -329,8 +323,8 @@ class _SheetFile(ColumnFile):
             ) from error
         refuse_zip_bomb(path, self.kind, fail, read=True)
         refuse_wide_sheet(path, fail)
-        with self._reading():
-            sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
+        with self._reading(), path.open("rb") as stream:
+            sheet = CalamineWorkbook.from_filelike(stream).get_sheet_by_index(0)
             cells = sheet.to_python(skip_empty_area=False)
         filled = [(row, line) for row, line in enumerate(cells, start=1) if any(cell != "" for cell in line)]
         if not filled:

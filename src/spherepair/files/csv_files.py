@@ -22,7 +22,7 @@ from spherepair.files.text_lines import (
     refuse_other_encodings,
     with_decimal_commas,
 )
-from spherepair.files.untrusted import Fail, decoding
+from spherepair.files.untrusted import Fail, FilePlace, decoding
 
 #: Bytes of a file that are parsed at a time, and those at its beginning that tell the types of its columns.
 BLOCK_BYTES, START_BYTES = 2**23, 2**20
@@ -35,7 +35,7 @@ class CsvReader:
 
     Parameters
     ----------
-    path : Path
+    path : Path or SourceFile
     fail : callable
         Makes the error to raise of what is wrong with the file.
 
@@ -45,7 +45,7 @@ class CsvReader:
         Names of the columns.
     """
 
-    def __init__(self, path: Path, fail: Fail) -> None:
+    def __init__(self, path: FilePlace, fail: Fail) -> None:
         self.path, self._fail = path, fail
         with self._reading():
             self.names, self._separator, self._has_records = read_header(path, fail)
@@ -158,7 +158,8 @@ class CsvReader:
         import pyarrow as pa
 
         is_packed = self.path.suffix.lower() == ".gz"
-        return pa.input_stream(str(self.path), compression="gzip" if is_packed else None)
+        source = str(self.path) if isinstance(self.path, Path) else self.path.stream()
+        return pa.input_stream(source, compression="gzip" if is_packed else None)
 
     def _parse(self, uneven: list[Any]) -> Any:
         """Options of Arrow's parser; records of a wrong length are skipped and added to `uneven`."""

@@ -14,15 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from spherepair.errors import InvalidDataError, listed
+from spherepair.files.array_files import ARRAY_SUFFIXES, read_array_file
 from spherepair.files.arrow_rows import is_vector, not_numeric, stored_columns
-from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, first_missing, known_ids
-from spherepair.files.data_tables import (
-    Table,
-    feature_columns,
-    open_table,
-    read_table,
-    split_names,
-)
+from spherepair.files.columns import PARQUET_SUFFIXES, first_missing, known_ids
+from spherepair.files.data_tables import feature_columns, open_file, refuse_named_columns, split_names
 from spherepair.files.parquet_files import (
     groups_with_missing,
     read_description,
@@ -32,8 +27,7 @@ from spherepair.files.parquet_files import (
     with_usual_times,
 )
 from spherepair.files.pictures import locate_pictures
-from spherepair.files.places import SourceFile, refuse_elsewhere
-from spherepair.files.untrusted import STREAMED_RATIO, decoding, refuse_large
+from spherepair.files.untrusted import STREAMED_RATIO, SourceFile, decoding, refuse_large
 
 #: Most rows, and most values, in a batch.
 BATCH_ROWS, BATCH_ENTRIES, FEWEST_ROWS = 65_536, 2**23, 1024
@@ -115,7 +109,7 @@ class DataFile(ABC):
         self.file = file
 
     def _fail(self, reason: str) -> InvalidDataError:
-        return InvalidDataError(f"{self.file.path} {reason}.")
+        return InvalidDataError(f"{self.file} {reason}.")
 
     def count(self) -> int:
         """How many rows there are; a file that does not say is read."""
@@ -139,15 +133,14 @@ class DataFile(ABC):
 
     def _with_pictures(self, table: Any, needs: Needs) -> Any:
         folder = Path(self.file.path).parent if self.file.is_local else None
-        return locate_pictures(table, needs.pictures, folder, self.file.path)
+        return locate_pictures(table, needs.pictures, folder, self.file)
 
 
 def open_data_file(file: SourceFile, id_column: str | None = None) -> DataFile:
     """Open a file of a data set; its ``check`` refuses missing IDs if it knows of them without reading."""
     if file.path.lower().endswith(PARQUET_SUFFIXES):
         return _ParquetRows(file, id_column)
-    refuse_elsewhere(file)
-    return _CsvRows(file) if file.path.lower().endswith(CSV_SUFFIXES) else _ArrayRows(file)
+    return _ArrayRows(file) if file.path.lower().endswith(ARRAY_SUFFIXES) else _NamedRows(file)
 
 
 def read_ahead(batches: Iterator[Any]) -> Generator[Any]:
@@ -252,7 +245,7 @@ class _ParquetRows(DataFile):
         )
 
     def _stream(self) -> Any:
-        return self.file.filesystem.open_input_file(self.file.path)
+        return self.file.stream()
 
     def _fail_with(self, sentence: str) -> InvalidDataError:
         return self._fail(sentence.rstrip("."))
@@ -283,14 +276,14 @@ def _gather(batches: Iterator[Any], most_rows: int) -> Iterator[Any]:
         yield pa.Table.from_batches(held)
 
 
-class _CsvRows(DataFile):
-    """A csv file of this machine."""
+class _NamedRows(DataFile):
+    """A csv file, or a sheet."""
 
     group_sizes = None
 
     def __init__(self, file: SourceFile) -> None:
         super().__init__(file)
-        self._columns = open_table(Path(file.path))
+        self._columns = open_file(file.place)
 
     def count(self) -> int:
         name = self._columns.names[0]
@@ -322,27 +315,28 @@ class _CsvRows(DataFile):
 
 
 class _ArrayRows(DataFile):
-    """A .npy file of this machine."""
+    """A file of an array; of a .npy file only the rows asked for are read."""
 
     def __init__(self, file: SourceFile) -> None:
         super().__init__(file)
-        self.group_sizes = [read_table(Path(file.path)).n_rows]
+        self.group_sizes = [read_array_file(file.place).shape[0]]
 
     def fields(self, needs: Needs) -> list[Any]:
         return []
 
     def check(self, needs: Needs) -> Any:
-        _check_number(self._read(needs).n_features, needs, self._fail)
+        _check_number(self._read(needs).shape[1], needs, self._fail)
         return None
 
     def batches(self, needs: Needs, groups: tuple[int, int] | None = None) -> Iterator[RowBatch]:
-        table = self._read(needs)
-        for first in range(0, table.n_rows, needs.batch_rows):
-            yield RowBatch(table.X[first : first + needs.batch_rows], None, first)
+        X = self._read(needs)
+        for first in range(0, X.shape[0], needs.batch_rows):
+            yield RowBatch(X[first : first + needs.batch_rows], None, first)
 
-    def _read(self, needs: Needs) -> Table:
+    def _read(self, needs: Needs) -> Any:
         drop = needs.drop if needs.features is None else ()
-        return read_table(Path(self.file.path), id_column=needs.id_column, drop=drop)
+        refuse_named_columns(self.file.path, needs.id_column, drop)
+        return read_array_file(self.file.place)
 
 
 def _check_features(fields: Sequence[Any], needs: Needs, fail: Callable[[str], InvalidDataError]) -> None:

@@ -26,7 +26,8 @@ from spherepair.files.columns import (
 )
 from spherepair.files.joined_columns import open_joined
 from spherepair.files.pictures import FILE_COLUMN, locate_pictures, picture_files
-from spherepair.files.places import Source, SourceFile, data_set_files, local_path, refuse_elsewhere
+from spherepair.files.places import Source, data_set_files, local_path
+from spherepair.files.untrusted import FilePlace, SourceFile
 
 COLUMN_SUFFIXES = (*CSV_SUFFIXES, *PARQUET_SUFFIXES, *SHEET_SUFFIXES)
 #: Up to this share of words, a column is taken for numbers with typing errors.
@@ -118,7 +119,7 @@ def read_table(
     if found.kind == "pictures":
         return _read_folder(Path(found.source))
     if found.kind == "arrays":
-        _refuse_named_columns(found.source, id_column, drop)
+        refuse_named_columns(found.source, id_column, drop)
         return Table(_read_arrays(found, n_features))
     file = _open(found)
     table = _read_columns(file, id_column=id_column, drop=drop, features=features, text=text)
@@ -189,11 +190,13 @@ def _find(source: Source) -> _Found:
 
 def _open(found: _Found) -> ColumnFile:
     if found.files:
-        return open_joined(found.files, found.source, open_one=_open_file)
-    return _open_file(Path(found.source))
+        return open_joined(found.files, found.source, open_one=open_file)
+    return open_file(Path(found.source))
 
 
-def _open_file(path: Path) -> ColumnFile:
+def open_file(path: FilePlace) -> ColumnFile:
+    """Open one csv, parquet or xlsx file; a csv file without a header is refused."""
+    _suffix_of(path)  # names all endings that there are
     file = open_columns(path, suffixes=COLUMN_SUFFIXES, fail=_fail(path))
     if file.kind == "csv":
         _refuse_numbers_as_names(file)
@@ -203,9 +206,7 @@ def _open_file(path: Path) -> ColumnFile:
 def _read_arrays(found: _Found, n_features: int | None) -> Any:
     if not found.files:
         return read_array_file(Path(found.source), n_features=n_features)
-    for file in found.files:
-        refuse_elsewhere(file)
-    return read_array_files([Path(file.path) for file in found.files])
+    return read_array_files([file.place for file in found.files])
 
 
 def _with_pictures(file: ColumnFile, table: Any, names: Sequence[str]) -> Any:
@@ -228,11 +229,11 @@ def _read_folder(folder: Path) -> Table:
     return Table(pa.table({FILE_COLUMN: list(map(str, files))}), ids, (FILE_COLUMN,), FILE_COLUMN)
 
 
-def _fail(path: Path) -> Any:
+def _fail(path: FilePlace) -> Any:
     return lambda reason: InvalidDataError(f"{path} {reason}")
 
 
-def _suffix_of(path: Path) -> str:
+def _suffix_of(path: FilePlace) -> str:
     return suffix_of(path, (*COLUMN_SUFFIXES, *ARRAY_SUFFIXES), _fail(path))
 
 
@@ -378,7 +379,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _refuse_named_columns(source: str, id_column: str | None, drop: Sequence[str]) -> None:
+def refuse_named_columns(source: str, id_column: str | None, drop: Sequence[str]) -> None:
+    """Refuse options that name columns where columns have no names."""
     for option, wanted in (("--id", id_column), ("--drop", drop)):
         if wanted:
             raise InvalidParameterError(

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spherepair.errors import InvalidDataError, listed, quoted
-from spherepair.files.columns import ColumnFile, open_elsewhere
+from spherepair.files.columns import ColumnFile
 from spherepair.files.parquet_files import unfolded_bytes
-from spherepair.files.places import SourceFile, refuse_elsewhere
-from spherepair.files.untrusted import NAMED_COLUMNS, Fail, decoding, refuse_above, refuse_large
+from spherepair.files.untrusted import (
+    NAMED_COLUMNS,
+    Fail,
+    FilePlace,
+    SourceFile,
+    decoding,
+    refuse_above,
+    refuse_large,
+)
 
 #: Files opened at a time.
 N_OPENED = 16
 
 
 def open_joined(
-    files: Sequence[SourceFile], source: str, *, open_one: Callable[[Path], ColumnFile]
+    files: Sequence[SourceFile], source: str, *, open_one: Callable[[FilePlace], ColumnFile]
 ) -> ColumnFile:
     """Open the files of a data set as one file of named columns.
 
@@ -32,17 +38,10 @@ def open_joined(
     source : str
         What names them all, for messages.
     open_one : callable
-        Opens a file of this machine.
+        Opens one of them.
     """
-
-    def open_file(file: SourceFile) -> ColumnFile:
-        refuse_elsewhere(file)
-        if file.is_local:
-            return open_one(Path(file.path))
-        return open_elsewhere(file.path, file.filesystem, _fail(file.path))
-
     with ThreadPoolExecutor(N_OPENED) as pool:
-        return _JoinedFile(list(pool.map(open_file, files)), files, source)
+        return _JoinedFile(list(pool.map(lambda file: open_one(file.place), files)), files, source)
 
 
 def refuse_other_columns(first: str, known: Mapping[str, Any], other: str, fields: Mapping[str, Any]) -> None:

@@ -25,9 +25,11 @@ from spherepair.files.untrusted import (
     NAMED_COLUMNS,
     UNPACKED_BYTES,
     Fail,
+    FilePlace,
     limit,
     refuse_above,
     refuse_large,
+    size_of,
 )
 
 #: Rows read at a time where a text of the dictionary may be repeated in every row.
@@ -67,20 +69,16 @@ def groups_with_missing(stream: Any, metadata: Any, name: str | None) -> list[in
     return [k for k, chunks in enumerate(described) for c in chunks if c.path == [name] and c.n_missing]
 
 
-def read_parquet(
-    path: Path | str, metadata: Any, names: list[str], fail: Fail, *, filesystem: Any = None
-) -> Any:
+def read_parquet(path: FilePlace, metadata: Any, names: list[str], fail: Fail) -> Any:
     """Arrow table of some columns; refused where it would be too large, whatever the file says."""
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
-    with open_parquet(path, filesystem) as stream:
-        size = stream.seek(0, os.SEEK_END)
     # Runs of one value take no room in the file, but eight bytes each in memory.
     values = sum(group.num_rows for group in groups) * len(names) * 8
-    refuse_large(max(values, sum(group.total_byte_size for group in groups)), size, fail)
-    if filesystem is None:
-        table = _read_here(Path(path), metadata, names, fail)
+    refuse_large(max(values, sum(group.total_byte_size for group in groups)), size_of(path), fail)
+    if isinstance(path, Path):
+        table = _read_here(path, metadata, names, fail)
     else:  # elsewhere each header of a page would be a request of its own
-        table = _read_batches(path, names, MOST_BATCH_ROWS, fail, filesystem=filesystem)
+        table = _read_batches(path, names, MOST_BATCH_ROWS, fail)
     table.validate(full=True)  # texts may be no texts
     table = with_usual_times(table)
     if names and len(table) != metadata.num_rows:
@@ -88,9 +86,9 @@ def read_parquet(
     return table
 
 
-def open_parquet(path: Path | str, filesystem: Any = None) -> Any:
+def open_parquet(path: FilePlace) -> Any:
     """The bytes of a file of this machine, or of a file system of pyarrow."""
-    return Path(path).open("rb") if filesystem is None else filesystem.open_input_file(str(path))
+    return path.open("rb") if isinstance(path, Path) else path.stream()
 
 
 def _read_here(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any:
@@ -124,20 +122,17 @@ def with_usual_times(table: Any) -> Any:
     return table
 
 
-def _read_batches(
-    path: Path | str, names: list[str], n_rows: int, fail: Fail, *, filesystem: Any = None
-) -> Any:
+def _read_batches(path: FilePlace, names: list[str], n_rows: int, fail: Fail) -> Any:
     """Read rows a few at a time: a long text may be stored once in the file and be repeated in every row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     batches, n_bytes = [], 0
-    with open_parquet(path, filesystem) as stream, pq.ParquetFile(stream) as opened:
-        size = stream.seek(0, os.SEEK_END)
+    with open_parquet(path) as stream, pq.ParquetFile(stream) as opened:
         for batch in opened.iter_batches(batch_size=n_rows, columns=names):
             batches.append(batch)
             n_bytes += unfolded_bytes(batch)
-            refuse_large(n_bytes, size, fail)
+            refuse_large(n_bytes, size_of(path), fail)
         schema = opened.schema_arrow
     chosen = pa.schema([schema.field(name) for name in names], schema.metadata)
     return pa.Table.from_batches([batch.select(names) for batch in batches], chosen).combine_chunks()

@@ -10,7 +10,7 @@ import posixpath
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from spherepair.files import atomic_write
 from spherepair.files.arrow_rows import is_stream
 from spherepair.files.columns import CSV_SUFFIXES, PARQUET_SUFFIXES, require_pyarrow
 from spherepair.files.pictures import picture_files
+from spherepair.files.untrusted import SourceFile, is_local
 
 #: A path, a folder, a glob or a URI.
 Source = str | os.PathLike[str]
@@ -31,42 +32,6 @@ _GLOB_MARKS = "*?["
 _LOCAL = "file:/"
 #: Names that begin so are temporary files or files of other programs, not data.
 _HIDDEN = (".", "_")
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of a data set.
-
-    Attributes
-    ----------
-    path : str
-        Where it is in its file system.
-    name : str
-        Its path inside the data set.
-    n_bytes, modified : int
-        Its size, and when it was last written, in nanoseconds; zero where that is not known.
-    filesystem : pyarrow.fs.FileSystem
-    """
-
-    path: str
-    name: str
-    n_bytes: int
-    modified: int
-    filesystem: Any = field(repr=False, compare=False)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is a file of this machine."""
-        return is_local(self.filesystem)
-
-
-def refuse_elsewhere(file: SourceFile) -> None:
-    """Refuse a file that is neither parquet nor on this machine."""
-    if not file.is_local and not file.path.lower().endswith(PARQUET_SUFFIXES):
-        raise InvalidDataError(
-            f"{file.path} is not on this machine, and only parquet files are read from elsewhere; write it "
-            "as parquet."
-        )
 
 
 def is_uri(source: Any) -> bool:
@@ -86,11 +51,6 @@ def is_many(source: Any) -> bool:
         text = os.fspath(source)
         return is_uri(text) or len(_split_at_glob(text, os.path.exists)) > 1
     return True
-
-
-def is_local(filesystem: Any) -> bool:
-    """Whether a file system is that of this machine."""
-    return bool(filesystem.type_name == "local")
 
 
 def local_path(source: str | os.PathLike[str]) -> str:
@@ -266,14 +226,14 @@ def _files_of(source: Any) -> list[SourceFile]:
     try:
         info = filesystem.get_file_info(path)
         if info.type == fs.FileType.File:
-            return [_file(info, posixpath.dirname(path), filesystem)]
+            return [_file(info, posixpath.dirname(path), filesystem, source)]
         root, pattern = _look_through(path, filesystem, is_folder=info.type == fs.FileType.Directory)
         if not pattern:
             raise InvalidDataError(f"{source} does not exist; check the path.")
         listed = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
     except OSError as error:
         raise InvalidDataError(f"{source} cannot be listed ({_reason(error)}).") from error
-    files = [_file(entry, root, filesystem) for entry in listed if entry.type == fs.FileType.File]
+    files = [_file(entry, root, filesystem, source) for entry in listed if entry.type == fs.FileType.File]
     kept = [file for file in files if _is_data(file.name) and _matches(file.name.split("/"), pattern)]
     kept.sort(key=lambda file: (file.name.count("/"), file.name), reverse=True)
     once = dict(zip(_real_paths(kept), kept, strict=True))  # of each file the last, in the fewest folders
@@ -294,9 +254,10 @@ def _real_paths(files: Sequence[SourceFile]) -> list[str]:
     return list(map(real_path, files))
 
 
-def _file(info: Any, root: str, filesystem: Any) -> SourceFile:
+def _file(info: Any, root: str, filesystem: Any, source: Any) -> SourceFile:
     name = posixpath.relpath(info.path, root) if root else info.path
-    return SourceFile(info.path, name, int(info.size or 0), int(info.mtime_ns or 0), filesystem)
+    scheme = source.partition("://")[0] if is_uri(source) else ""
+    return SourceFile(info.path, name, int(info.size or 0), int(info.mtime_ns or 0), filesystem, scheme)
 
 
 def _is_data(name: str) -> bool:

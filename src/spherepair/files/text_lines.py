@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
 from collections.abc import Callable, Collection
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.files.untrusted import HEADER_BYTES, NAMED_COLUMNS, Fail, limit, refuse_above
+from spherepair.files.untrusted import (
+    HEADER_BYTES,
+    NAMED_COLUMNS,
+    Fail,
+    FilePlace,
+    limit,
+    open_binary,
+    refuse_above,
+)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: What may stand between the values of a csv file.
@@ -25,12 +31,7 @@ _BLOCK_BYTES = 2**20
 _COMMA_NUMBER = r"^[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?$"
 
 
-def open_binary(path: Path) -> Any:
-    """Open a file for reading its bytes, unpacked where its name ends in .gz."""
-    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
-
-
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: FilePlace) -> bytes:
     """Content of a text file, unpacked, without a byte order mark."""
     with open_binary(path) as stream:
         data: bytes = stream.read()
@@ -46,7 +47,7 @@ def decode(data: bytes, fail: Callable[[str], Exception]) -> str:
         raise fail(f"row {row} is not text in UTF-8; save the file as UTF-8.") from error
 
 
-def refuse_other_encodings(path: Path, fail: Callable[[str], Exception]) -> None:
+def refuse_other_encodings(path: FilePlace, fail: Callable[[str], Exception]) -> None:
     """Raise an error that names the first line that is not UTF-8, if there is one."""
     decoder, n_lines = codecs.getincrementaldecoder("utf-8")(), 0
     with open_binary(path) as stream:
@@ -86,7 +87,7 @@ def _line_starts(data: bytes) -> NDArray[np.int64]:
     return starts[starts < len(data)]
 
 
-def read_header(path: Path, fail: Fail) -> tuple[list[str], str, bool]:
+def read_header(path: FilePlace, fail: Fail) -> tuple[list[str], str, bool]:
     """Names of the columns of a csv file, what stands between them, and whether any record follows."""
     with open_binary(path) as stream:
         start = stream.read(limit(HEADER_BYTES) + 1)

@@ -1,4 +1,4 @@
-"""Files from elsewhere: sizes and structure are checked first, decoding comes second.
+"""Files from elsewhere: how they are opened; sizes and structure are checked first, decoding comes second.
 
 A packed file may unpack to a thousand times its size, and a damaged one makes its decoder raise almost
 anything. What is too large is refused while it is unpacked; what a decoder raises becomes one error of ours.
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import math
 import os
+import posixpath
 import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -48,10 +51,88 @@ FOOTER_BYTES = 2**26
 #: Longest header of a csv file, in bytes.
 HEADER_BYTES = 2**24
 _BLOCK_BYTES = 2**20
+#: Bytes that are asked for at a time from a file that is not on this machine.
+_BUFFER_BYTES = 2**20
 _HEADER_READERS: dict[tuple[int, int], Callable[[Any], Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a data set.
+
+    Attributes
+    ----------
+    path : str
+        Where it is in its file system.
+    name : str
+        Its path inside the data set.
+    n_bytes, modified : int
+        Its size, and when it was last written, in nanoseconds; zero where that is not known.
+    filesystem : pyarrow.fs.FileSystem
+    scheme : str
+        How the URI begins that it was found by, such as "s3"; empty for a path.
+    """
+
+    path: str
+    name: str
+    n_bytes: int
+    modified: int
+    filesystem: Any = field(repr=False, compare=False)
+    scheme: str = field(default="", repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.path if self.is_local else f"{self.scheme}://{self.path}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a file of this machine."""
+        return is_local(self.filesystem)
+
+    @property
+    def place(self) -> FilePlace:
+        """What readers take: a path, or the file itself if it is not on this machine."""
+        return Path(self.path) if self.is_local else self
+
+    @property
+    def suffix(self) -> str:
+        """Ending of its name, as of a path."""
+        return posixpath.splitext(self.path)[1]
+
+    def open(self, mode: str = "rb") -> io.BufferedReader:
+        """Its bytes, for readers of Python; the mode is that of paths."""
+        return io.BufferedReader(self.stream(), _BUFFER_BYTES)
+
+    def stream(self) -> Any:
+        """Its bytes, for readers of pyarrow; any of them can be read without the others."""
+        return self.filesystem.open_input_file(self.path)
+
+
+#: What readers take: a path of this machine, or a file that is elsewhere.
+FilePlace = Path | SourceFile
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether a file system is that of this machine."""
+    return bool(filesystem.type_name == "local")
+
+
+def size_of(path: FilePlace) -> int:
+    """Bytes of a file."""
+    return path.stat().st_size if isinstance(path, Path) else path.n_bytes
+
+
+@contextmanager
+def open_binary(path: FilePlace) -> Iterator[Any]:
+    """Open a file for reading its bytes, unpacked where its name ends in .gz."""
+    with path.open("rb") as stream:
+        if path.suffix.lower() == ".gz":
+            with gzip.open(stream) as unpacked:
+                yield unpacked
+        else:
+            yield stream
 
 
 @contextmanager
@@ -106,11 +187,11 @@ def refuse_above(count: int, usual: int, what: str, fail: Fail) -> None:
         )
 
 
-def refuse_gzip_bomb(path: Path, fail: Fail) -> None:
+def refuse_gzip_bomb(path: FilePlace, fail: Fail) -> None:
     """Refuse a file that ends in .gz and unpacks to too much, or not at all; nothing of it is kept."""
     if path.suffix.lower() == ".gz":
         marks, size = next((MARKS[end] for end in MARKS if path.name.lower().endswith(end)), (b"", 0))
-        with decoding("gzip", fail), gzip.open(path) as stream:
+        with decoding("gzip", fail), open_binary(path) as stream:
             _refuse_long((_in_memory(block, marks, size) for block in _blocks(stream)), path, fail)
 
 
@@ -120,12 +201,12 @@ def _in_memory(block: bytes, marks: bytes, size: int) -> int:
     return len(block) + LINE_BYTES * n_lines + size * sum(map(block.count, marks))
 
 
-def refuse_zip_bomb(path: Path, what: str, fail: Fail, *, read: bool = False) -> None:
+def refuse_zip_bomb(path: FilePlace, what: str, fail: Fail, *, read: bool = False) -> None:
     """Refuse a zip that says that it unpacks to too much.
 
     With `read` every part is unpacked once, for readers that do not stop where the zip says that it ends.
     """
-    with decoding(what, fail), zipfile.ZipFile(path) as archive:
+    with decoding(what, fail), path.open("rb") as packed, zipfile.ZipFile(packed) as archive:
         _refuse_long((member.file_size for member in archive.infolist()), path, fail)
         for member in archive.infolist() if read else ():
             with archive.open(member) as stream:
@@ -133,9 +214,9 @@ def refuse_zip_bomb(path: Path, what: str, fail: Fail, *, read: bool = False) ->
                     pass  # raises where the part is longer or other than it says
 
 
-def refuse_wide_sheet(path: Path, fail: Fail) -> None:
+def refuse_wide_sheet(path: FilePlace, fail: Fail) -> None:
     """Refuse a workbook with a cell so far away that the rectangle up to it would not fit into memory."""
-    with decoding("xlsx", fail), zipfile.ZipFile(path) as archive:
+    with decoding("xlsx", fail), path.open("rb") as packed, zipfile.ZipFile(packed) as archive:
         for member in archive.infolist():
             if not member.filename.startswith("xl/worksheets/"):
                 continue
@@ -170,9 +251,9 @@ def refuse_large(n_bytes: int, packed: int, fail: Fail, *, ratio: int = UNPACKED
     refuse_above(n_bytes, allowed, "bytes when it is unpacked", fail)
 
 
-def _refuse_long(sizes: Iterator[int], path: Path, fail: Fail) -> None:
+def _refuse_long(sizes: Iterator[int], path: FilePlace, fail: Fail) -> None:
     for total in accumulate(sizes):
-        refuse_large(total, path.stat().st_size, fail)
+        refuse_large(total, size_of(path), fail)
 
 
 def _blocks(stream: Any) -> Iterator[bytes]:
@@ -180,18 +261,21 @@ def _blocks(stream: Any) -> Iterator[bytes]:
         yield block
 
 
-def check_npy(stream: Any, n_bytes: int) -> None:
-    """Raise ``ValueError`` unless the header of a .npy file describes numbers that the file can hold.
+def check_npy(stream: Any, n_bytes: int) -> tuple[tuple[int, ...], bool, Any]:
+    """Shape, whether columns are stored one after another, and type of the numbers in a .npy file.
+
+    ``ValueError`` unless its header describes numbers that the file can hold; the stream is then behind it.
 
     NumPy allocates or maps what the header says before it looks at the rest.
     """
     version = np.lib.format.read_magic(stream)
     if version not in _HEADER_READERS:
         raise ValueError(f"its version is {version}")
-    shape, _, dtype = _HEADER_READERS[version](stream)
+    shape, by_columns, dtype = _HEADER_READERS[version](stream)
     if not all(type(size) is int and 0 <= size < 2**63 for size in shape):
         raise ValueError(f"its shape is {quoted(shape)}")
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     if math.prod(shape) * dtype.itemsize > n_bytes - stream.tell():
         raise ValueError(f"it is shorter than its shape {quoted(shape)} says")
+    return shape, by_columns, dtype

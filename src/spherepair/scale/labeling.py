@@ -155,7 +155,7 @@ def do_part(work: Work, part: Part, files: ModelFiles | None = None) -> Outcome:
         return _write_part(work, part, _open_model(work.folder, work.digest, work.device, files))
     except (SpherePairError, OSError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        return Outcome(part, error=f"part {part.output} of {part.file.path} could not be done: {reason}.")
+        return Outcome(part, error=f"part {part.output} of {part.file} could not be done: {reason}.")
 
 
 @lru_cache(maxsize=1)

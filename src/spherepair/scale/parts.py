@@ -16,7 +16,8 @@ from typing import Any
 from spherepair.errors import InvalidDataError, InvalidParameterError
 from spherepair.files.columns import PARQUET_SUFFIXES
 from spherepair.files.data_sets import DataFile, Needs, group_bounds, open_data_file
-from spherepair.files.places import OutputFolder, SourceFile, find_files, find_reread
+from spherepair.files.places import OutputFolder, find_files, find_reread
+from spherepair.files.untrusted import SourceFile
 
 #: Files with more rows than this are divided at their row groups.
 PART_ROWS = 1_000_000
@@ -166,7 +167,7 @@ def open_files(files: Sequence[SourceFile], needs: Needs) -> list[DataFile]:
     for file, kind in zip(files, kinds, strict=True):
         if common_id_type(kind) != common_id_type(kinds[0]):
             raise InvalidDataError(
-                f"{file.path} has IDs of type {kind}, but {files[0].path} has them of type {kinds[0]}; write "
+                f"{file} has IDs of type {kind}, but {files[0]} has them of type {kinds[0]}; write "
                 "them in one type."
             )
     return opened

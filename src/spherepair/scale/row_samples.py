@@ -206,7 +206,7 @@ def _common_columns(files: list[DataFile], needs: Needs) -> Needs:
     """What is read of every file: the columns of the first, which all others must have in types that fit."""
     fields = [{field.name: field for field in file.fields(needs)} for file in files]
     for file, own in zip(files, fields, strict=True):
-        refuse_other_columns(files[0].file.path, fields[0], file.file.path, own)
+        refuse_other_columns(str(files[0].file), fields[0], str(file.file), own)
     return replace(needs, features=tuple(fields[0])) if fields[0] else needs
 
 
@@ -315,7 +315,7 @@ def _batches(files: list[DataFile], needs: Needs) -> Iterator[tuple[int, str, Ro
     for file in files:
         n_read = 0
         for batch in read_ahead(file.batches(needs)):
-            yield before + batch.first, file.file.path, batch
+            yield before + batch.first, str(file.file), batch
             n_read = batch.first + len(batch.X)
         before += n_read
 
