@@ -96,7 +96,7 @@ def line_style(series: int) -> dict[str, Any]:
     return {"color": style.color, "marker": style.marker, "linestyle": DASHES[series % len(DASHES)]}
 
 
-def new_figure(width: float, height: float, *, layout: str = "constrained") -> Figure:
+def new_figure(width: float, height: float, *, layout: Any = "constrained") -> Figure:
     """An empty figure of a size in inches; with the layout "none", its axes stay where they are put."""
     try:
         from matplotlib.figure import Figure

@@ -80,7 +80,7 @@ def predict(
     Parameters
     ----------
     source : path, URI, glob, folder, or a sequence of these
-        Files of rows: parquet (also ``s3://`` and the like), csv or .npy. A record batch reader or DuckDB
+        Files of rows: parquet, csv or .npy, also at ``s3://`` and the like. A record batch reader or DuckDB
         relation is copied to a temporary file of this machine first, and labeled anew each time.
     model : path
         Folder of a saved model.
