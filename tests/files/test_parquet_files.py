@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +272,19 @@ def test_ids_in_bytes_are_texts(tmp_path):
     file = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": [1.0, 2.0], "id": pa.array([b"x", b"y"])}), file)
     assert read_table(file, id_column="id").ids.to_pylist() == ["x", "y"]
+
+
+def test_what_a_file_says_of_many_groups_takes_little_memory(tmp_path: Path) -> None:
+    n_groups, n_columns = 100, 50
+    rows = pa.table({f"x{k}": np.zeros(n_groups, np.float32) for k in range(n_columns)})
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=1)
+    with (tmp_path / "rows.parquet").open("rb") as stream:
+        described = parquet_files.read_description(stream, InvalidDataError)
+        tracemalloc.start()
+        try:
+            found = parquet_files.values_of_a_row(stream, described, {"x0", "x1"}, range(n_groups))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert found == 2
+    assert peak < 700 * n_groups * n_columns

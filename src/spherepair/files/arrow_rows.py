@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spherepair.errors import InvalidDataError
+from spherepair.errors import InvalidDataError, quoted
 from spherepair.files.untrusted import Fail
 
 #: Entries of the rows that are transposed at a time.
@@ -192,6 +192,32 @@ def side_by_side(blocks: Sequence[NDArray[Any]]) -> NDArray[Any]:
             part[place] = column[start : start + size]
         rows[start : start + size] = part.T
     return rows
+
+
+def with_usual_times(table: Any) -> Any:
+    """The table with times of a day to the microsecond, the finest that Python and pandas have.
+
+    ``ValueError`` where a column holds a time that they have no name for, such as the year 100,000: whoever
+    shows such a value, in a message or on a card, would fail at it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if column.type == pa.time64("ns"):
+            table = table.set_column(place, name, column.cast(pa.time64("us"), safe=False))
+        elif pa.types.is_temporal(column.type) and getattr(column.type, "unit", "") != "ns":
+            try:
+                pc.min_max(column).as_py()
+            except Exception as error:  # too far away, or in a time zone that is nowhere
+                raise ValueError(f"column {quoted(name)} holds no time: {quoted(error)}") from error
+    return table
+
+
+def unfolded_bytes(batch: Any) -> int:
+    """Bytes of a batch once texts that repeat are written out, as whoever uses them does."""
+    unfolded = (getattr(column, "dictionary_decode", lambda c=column: c)() for column in batch.columns)
+    return sum(int(column.nbytes) for column in unfolded)
 
 
 def empty_table(names: Sequence[str]) -> Any:

@@ -205,6 +205,8 @@ def first_missing(ids: Any) -> int | None:
     import pyarrow.compute as pc
 
     is_text = pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)
+    if not (is_text or ids.null_count):
+        return None
     place = pc.index(pc.fill_null(pc.equal(ids, ""), True) if is_text else ids.is_null(), True).as_py()
     return None if place < 0 else int(place)
 

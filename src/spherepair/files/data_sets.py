@@ -15,16 +15,20 @@ from typing import Any
 
 from spherepair.errors import InvalidDataError, listed
 from spherepair.files.array_files import ARRAY_SUFFIXES, read_array_file
-from spherepair.files.arrow_rows import is_vector, not_numeric, stored_columns
+from spherepair.files.arrow_rows import (
+    is_vector,
+    not_numeric,
+    stored_columns,
+    unfolded_bytes,
+    with_usual_times,
+)
 from spherepair.files.columns import PARQUET_SUFFIXES, first_missing, known_ids
 from spherepair.files.data_tables import feature_columns, open_file, refuse_named_columns, split_names
 from spherepair.files.parquet_files import (
     groups_with_missing,
     read_description,
     safe_batch_rows,
-    unfolded_bytes,
     values_of_a_row,
-    with_usual_times,
 )
 from spherepair.files.pictures import locate_pictures
 from spherepair.files.untrusted import STREAMED_RATIO, SourceFile, decoding, refuse_large

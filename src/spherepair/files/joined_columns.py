@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spherepair.errors import InvalidDataError, listed, quoted
+from spherepair.files.arrow_rows import unfolded_bytes
 from spherepair.files.columns import ColumnFile
-from spherepair.files.parquet_files import unfolded_bytes
 from spherepair.files.untrusted import (
     NAMED_COLUMNS,
     Fail,

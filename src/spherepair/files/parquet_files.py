@@ -10,6 +10,7 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -19,7 +20,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from spherepair.errors import quoted
+from spherepair.files.arrow_rows import unfolded_bytes, with_usual_times
 from spherepair.files.untrusted import (
     FOOTER_BYTES,
     NAMED_COLUMNS,
@@ -102,26 +103,6 @@ def _read_here(path: Path, metadata: Any, names: list[str], fail: Fail) -> Any:
     return pq.read_table(path, columns=names, partitioning=None)
 
 
-def with_usual_times(table: Any) -> Any:
-    """The table with times of a day to the microsecond, the finest that Python and pandas have.
-
-    ``ValueError`` where a column holds a time that they have no name for, such as the year 100,000: whoever
-    shows such a value, in a message or on a card, would fail at it.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        if column.type == pa.time64("ns"):
-            table = table.set_column(place, name, column.cast(pa.time64("us"), safe=False))
-        elif pa.types.is_temporal(column.type) and getattr(column.type, "unit", "") != "ns":
-            try:
-                pc.min_max(column).as_py()
-            except Exception as error:  # too far away, or in a time zone that is nowhere
-                raise ValueError(f"column {quoted(name)} holds no time: {quoted(error)}") from error
-    return table
-
-
 def _read_batches(path: FilePlace, names: list[str], n_rows: int, fail: Fail) -> Any:
     """Read rows a few at a time: a long text may be stored once in the file and be repeated in every row."""
     import pyarrow as pa
@@ -141,12 +122,6 @@ def _read_batches(path: FilePlace, names: list[str], n_rows: int, fail: Fail) ->
 def _rows_of(longest: int) -> int:
     """Rows that may be read at a time where each may hold a text so long."""
     return min(MOST_BATCH_ROWS, max(1, limit(UNPACKED_BYTES) // (16 * max(1, longest))))
-
-
-def unfolded_bytes(batch: Any) -> int:
-    """Bytes of a batch once texts that repeat are written out, as whoever uses them does."""
-    unfolded = (getattr(column, "dictionary_decode", lambda c=column: c)() for column in batch.columns)
-    return sum(int(column.nbytes) for column in unfolded)
 
 
 @dataclass
@@ -231,7 +206,7 @@ def page_sizes(
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Chunk:
     """Position of the pages of one column in one row group."""
 
@@ -263,12 +238,14 @@ def _column_chunks(stream: Any, n_columns: int) -> list[list[_Chunk]]:
 
 @lru_cache(maxsize=1)  # many parts may be of one file, and each would read the whole description
 def _described_chunks(footer: bytes) -> list[list[_Chunk]]:
-    groups = _Compact(footer).struct().get(_ROW_GROUPS) or []
-    return [[_chunk(column[_COLUMN]) for column in group[_COLUMNS]] for group in groups]
+    groups = _Description(footer).struct().get(_ROW_GROUPS) or []
+    if not all(type(group) is list for group in groups):
+        raise ValueError("a group of rows has no columns")
+    return groups
 
 
 def _chunk(described: dict[int, Any]) -> _Chunk:
-    path = [str(name, "utf-8") for name in described[_PATH]]
+    path = [sys.intern(str(name, "utf-8")) for name in described[_PATH]]
     # Zero stands for no such page: the file begins with a mark.
     starts = [place for place in (_field(described, _DATA_AT), _field(described, _DICTIONARY_AT)) if place]
     start = min(starts, default=0)
@@ -393,3 +370,13 @@ class _Compact:
     def _number(self) -> int:
         value = self._varint()
         return (value >> 1) ^ -(value & 1)
+
+
+class _Description(_Compact):
+    """The end of a file. Of each group of rows only the columns are kept: there may be 100,000 in all."""
+
+    def struct(self, depth: int = 0) -> Any:
+        """Fields by number; the columns of a group of rows."""
+        found = super().struct(depth)
+        is_group = depth == 2 and type(found.get(_COLUMNS)) is list
+        return [_chunk(column[_COLUMN]) for column in found[_COLUMNS]] if is_group else found

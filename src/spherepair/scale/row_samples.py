@@ -8,6 +8,7 @@ columns are scaled from all rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -338,5 +339,8 @@ def _with_ids(column: Any, ids: Any) -> NDArray[np.int64]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_integer(column.type):
+        with suppress(pa.ArrowInvalid):  # of an ID that is no such number: then all are compared as texts
+            return np.flatnonzero(np.asarray(pc.is_in(column, value_set=ids.cast(column.type))))
     text = column.cast(pa.string())
     return np.flatnonzero(np.asarray(pc.is_in(text, value_set=ids)))
