@@ -189,7 +189,7 @@ def line(values, ratio, resample):
 
 def confused_classes(embedding, *, seed):
     """Ten classes, two of them close; cannot-links between these are met by moving one end elsewhere."""
-    drawn = embedding(10, n_pairs=5000, n_rows=15_000, noise=0.4, seed=seed)
+    drawn = embedding(10, n_pairs=5000, n_rows=3000, noise=0.4, seed=seed)
     direction = drawn.rows[drawn.labels == 1].mean(axis=0) - drawn.rows[drawn.labels == 0].mean(axis=0)
     drawn.rows[drawn.labels == 1] -= 0.7 * direction
     left, right = drawn.labels[drawn.pairs.left], drawn.labels[drawn.pairs.right]
