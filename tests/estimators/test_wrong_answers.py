@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from spherepair.clustering.answer_errors import Judge
 from spherepair.errors import InvalidParameterError
 from spherepair.estimators import judging
 from spherepair.estimators.job import Job
+from spherepair.estimators.reweighing import Reweighing
 from spherepair.metrics import clustering_accuracy
 from spherepair.training.batches import PairTensors
 from spherepair.training.pretraining import JointPretraining
@@ -162,6 +164,26 @@ def test_with_time_for_it_a_draft_comes_before_the_second_training_and_can_be_in
     resumed = SpherePair(5, **quick).fit(data[0], constraints=noisy, checkpoint=tmp_path)
     assert np.array_equal(resumed.embedding_, model.embedding_)
     assert [r["stage"] for r in resumed.history_] == stages
+
+
+def test_answers_are_judged_anew_every_other_epoch_and_what_they_are_worth_is_trained_on() -> None:
+    """What the neighbors say is half of what they have said before; ``worth`` is the array that is given."""
+    said = {2: np.array([1.0, 0.0, 0.5]), 4: np.array([1.0, 1.0, 0.0])}
+    worth = np.ones(3, np.float32)
+    trained_on: list[list[float]] = []
+    judge = SimpleNamespace(asked=np.arange(4), worth=lambda same, done: (same * (1 - done)).astype("f4"))
+    reweighing = Reweighing(
+        judge,  # type: ignore[arg-type]
+        np.zeros(3),
+        worth,
+        max_epochs=8,
+        ask=lambda z, epoch: said[epoch],
+        weigh=lambda objective: trained_on.append(worth.tolist()),
+    )
+    objective: Any = SimpleNamespace(embed=lambda rows: rows)
+    for epoch in range(6):
+        reweighing(objective, epoch)
+    assert trained_on == [[1.0, 1.0, 1.0], [0.375, 0.0, 0.1875], [0.375, 0.25, 0.0625]]
 
 
 def test_the_protocol_of_the_paper_judges_nothing() -> None:
